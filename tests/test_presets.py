@@ -1,10 +1,18 @@
+import json
+import re
+import warnings
+
 import numpy as np
 import pytest
 
+from modifind import WCMMD, EffectLikelihood, ModifierSelector
 from modifind.datasets import make_modifiers
 from modifind.nuisance.conditional import CVAESampler, GaussianSampler, MarginalSampler
 from modifind.nuisance.propensity.scores import EarlyStoppedMLP
 from modifind.presets import exact, naive, uai2022
+from modifind.report import render_report
+from modifind.report.abstract import modification_sentence
+from modifind.report.methods import methods
 
 
 def test_preset_has_the_settings_of_the_paper():
@@ -127,3 +135,45 @@ def test_preset_through_torch_gives_the_p_values_of_numpy():
         selector.sampler.set_params(max_epochs=2)
         p_values.append(selector.fit(data.X, data.y, treatment=data.treatment).result_.table["p_value"])
     np.testing.assert_allclose(*p_values)
+
+
+WCMMD_WEIGHTS = "weights do not follow the resampled feature (resample_weights='fixed')"
+COUNTED = "p-values are counts of resamples"
+UNCONDITIONAL = "each feature is resampled from all of its values, whatever the other features are"
+
+
+@pytest.mark.parametrize(
+    ("selector", "reasons"),
+    [
+        (uai2022(n_resamples=20, sampler=GaussianSampler(condition_on_treatment=False)), [WCMMD_WEIGHTS, COUNTED]),
+        (uai2022(n_resamples=20, sampler="gaussian", resample_weights="reevaluated"), [COUNTED]),
+        (naive(n_resamples=20), [UNCONDITIONAL, WCMMD_WEIGHTS, COUNTED]),
+        (
+            ModifierSelector(
+                WCMMD(resample_weights="fixed"), GaussianSampler(condition_on_treatment=False), n_resamples=20
+            ),
+            [WCMMD_WEIGHTS],
+        ),
+        (ModifierSelector(EffectLikelihood("linear"), "marginal"), [UNCONDITIONAL]),
+        (ModifierSelector(EffectLikelihood("linear"), "gaussian"), []),
+        (ModifierSelector("wcmmd", "gaussian", n_resamples=99), []),
+    ],
+)
+def test_what_only_reproduces_says_so_wherever_control_would_be_claimed(selector, reasons):
+    data = make_modifiers("LinMean", n_samples=120, n_features=5, random_state=0)
+    selector.set_params(explain=False, random_state=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = selector.fit(data.X, data.y, treatment=data.treatment).result_
+    said = [text for text in result.cautions if text.startswith("Error rates are not controlled, because")]
+    assert len(said) == bool(reasons)
+    assert all(reason in said[0] for reason in reasons)
+    assert len([w for w in caught if "Error rates are not controlled" in str(w.message)]) == bool(reasons)
+    texts = [modification_sentence(result), methods(result), result.to_markdown(), result._repr_html_()]
+    texts += [json.dumps(result.to_dict()), render_report(result)]
+    assert [bool(re.search("rates are not controlled", text)) for text in texts] == [bool(reasons)] * len(texts)
+    assert ("is controlled at" in texts[0]) == (not reasons)
+    if reasons:
+        assert not result.ok
+        assert "checks passed" not in texts[-1]
+        assert "is controlled at" not in texts[-1]

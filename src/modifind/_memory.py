@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from modifind._warned import warn
 
 REMEDIES = (
     "read the table in batches (from a file), fit models to fewer rows (max_train_rows), leave explanations out "
@@ -49,10 +50,8 @@ def warn_of_memory(n_rows: int, n_columns: int, n_processes: int) -> None:
     """Warn of a fit that probably needs more memory than there is."""
     needed, free = estimated_memory(n_rows, n_columns, n_processes), free_memory()
     if free is not None and needed > free:
-        warnings.warn(
+        warn(
             f"this fit needs about {needed / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free; {REMEDIES}",
-            UserWarning,
-            stacklevel=4,
         )
 
 

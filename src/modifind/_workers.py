@@ -20,6 +20,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from joblib.parallel import get_active_backend
 
 from modifind._memory import REMEDIES
+from modifind._warned import warn
 
 Found = TypeVar("Found")
 WORKER_DIED = "its worker process died three times (out of memory?)"
@@ -121,7 +122,7 @@ def results_of(
                     yield result
             return
         except WorkerError:
-            warnings.warn(DONE_AGAIN, UserWarning, stacklevel=2)
+            warn(DONE_AGAIN)
         # Calls are handed out in order, so those in work were among the first that are left.
         with closing(_one_by_one(calls.unfinished()[: effective_n_jobs(n_jobs)])) as alone:
             for number, result in alone:
@@ -300,7 +301,7 @@ def survivors(
                     yield number, own
             return
         except WorkerError:
-            warnings.warn(DONE_AGAIN, UserWarning, stacklevel=2)
+            warn(DONE_AGAIN)
         # Tasks are handed out in order, so those in work were among the first that are left.
         unfinished = [task for task in tasks if task[0][0] in left][: effective_n_jobs(n_jobs)]
         alone = [(pair[0], delayed(call)(*shared, [pair])) for pair in chain.from_iterable(unfinished)]

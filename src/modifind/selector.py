@@ -72,7 +72,9 @@ class ModifierSelector(BaseModifierSelector):
         How rows without an outcome are handled. "error" refuses them. "drop" leaves them out, with a count: p-values
         are valid if missingness depends on features and arm alone, and averages are those of the remaining rows.
         "weight" weights each row with an outcome by 1 / P(observed | features, arm), from cross-fitted models, at most
-        20, times its sample weight: averages are then those of all rows. With ``missing="drop"``, "error" leaves such
+        20, times its sample weight: averages are then those of all rows. Not for an outcome that is missing because
+        follow-up ended before the event: rows with an early event are always observed, which no weight corrects. With
+        ``missing="drop"``, "error" leaves such
         rows out as well.
     outcome : {"auto", "numeric", "binary", "count", "ordinal", "amount"} or Family, default="auto"
         Kind of outcome. "auto" treats two values as "binary" and everything else as "numeric"; with

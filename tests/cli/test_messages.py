@@ -285,6 +285,13 @@ def saved(what, change):
     CASES.append(Case(what, python, call))
 
 
+def untested_selection(data):
+    """A result whose first feature is selected without an adjusted p-value."""
+    data["table"]["columns"]["selected"][0] = True
+    data["table"]["columns"]["p_adjusted"][0] = "NaN"
+    return data
+
+
 def first(values, rows, new):
     """The column with something else in its first rows."""
     values = pd.Series(values).copy()
@@ -587,6 +594,28 @@ table(
     lambda X, y, a: (X.assign(status=np.arange(N) % 3 // 2), pd.Series(np.abs(y) + 0.1, name="survival"), a),
     file=False,
 )
+command(
+    "an event beside the time that is analysed, though it is excluded",
+    "--outcome=tijd",
+    "--exclude=overleden",
+    change=lambda frame: frame.assign(tijd=frame["change"].abs() + 0.1, overleden=np.arange(N) % 3 // 2),
+)
+command(
+    "a time beside the event that is analysed",
+    "--outcome=died",
+    "--exclude=futime",
+    change=lambda frame: frame.assign(futime=frame["change"].abs() + 0.1, died=np.arange(N) % 3 // 2),
+)
+command(
+    "an event indicator as the outcome",
+    "--outcome=censored",
+    change=lambda frame: frame.assign(censored=np.arange(N) % 3 // 2),
+)
+table(
+    "an outcome that is named like a time to an event",
+    lambda X, y, a: (X, pd.Series(np.abs(y) + 0.1, name="time_to_relapse"), a),
+    file=False,
+)
 table(
     "what may be an event flag beside a time",
     lambda X, y, a: (X.assign(heart_failure=np.arange(N) % 3 // 2), pd.Series(np.abs(y) + 0.1, name="survival"), a),
@@ -596,6 +625,7 @@ table(
     "the outcome before the treatment",
     lambda X, y, a: (X.assign(change_0=y + 2 * rng.normal(size=N)), pd.Series(y, name="change"), a),
 )
+table("a sampler that ignores the other features", sampler="marginal")
 table("nothing left to test", rows={"adjust_for": ["age", "dose", "sex"]})
 table("an unknown population", population="treated")
 table("an unknown direction of better outcomes", better="more")
@@ -648,6 +678,7 @@ saved("a file nested too deeply", b"[" * 100_000)
 saved("a number that JSON lacks", b'{"format": NaN}')
 saved("a file of something else", {"name": "trial"})
 saved("a result of a later version", {"format": "modifind-result-7"})
+saved("a selected feature without a p-value", untested_selection)
 saved("half a result", {"format": "modifind-result-1"})
 saved("a result with a feature twice", lambda data: data["table"].update(index=["age", "age", "sex"]))
 saved("a result with features in another order", lambda data: data["diagnostics"]["index"].reverse())

@@ -107,6 +107,17 @@ REFUSED = {
         f"--out: cannot write {Path('data.csv', 'new', 'r.json')}: data.csv is a file",
     ),
     "a place for nobody": (("--out", "/proc/r.json"), "--out: cannot write /proc/r.json: No such file or directory"),
+    "a file as folder of figures": (
+        ("--figures", "data.csv/new"),
+        f"--figures: cannot write {Path('data.csv', 'new')}: data.csv is a file",
+    ),
+    "a file in place of figures": (("--figures", "data.csv"), "--figures: data.csv is a file; name a folder"),
+    "a file as folder of a checkpoint": (
+        ("--checkpoint", "data.csv/new"),
+        f"--checkpoint: cannot write {Path('data.csv', 'new')}: data.csv is a file",
+    ),
+    "figures for nobody": (("--figures", "/proc/f"), "--figures: cannot write /proc/f: No such file or directory"),
+    "a checkpoint for nobody": (("--checkpoint", "/proc/f"), "--checkpoint: cannot write /proc/f: No such"),
     "nothing": (("--checkpoint", ""), "checkpoint must be a folder, not ''"),
 }
 
@@ -121,7 +132,7 @@ def make_link(path, target):
 @pytest.mark.parametrize("case", REFUSED)
 def test_paths_are_checked_before_anything_is_read(case, folder, monkeypatch, capsys):
     arguments, expected = REFUSED[case]
-    if case == "a place for nobody" and not Path("/proc/self").exists():
+    if "for nobody" in case and not Path("/proc/self").exists():
         pytest.skip("needs /proc")
     (folder / "in.html").mkdir()
     if case == "a link to it":
@@ -175,6 +186,28 @@ def test_outputs_of_other_commands_are_checked_too(folder, monkeypatch, capsys):
     assert (code, "would replace the input" in said.err) == (2, True)
     code, said = here(monkeypatch, capsys, "simulate", "LinMean", "--out", "data.csv/a.csv")
     assert (code, f"--out: cannot write {Path('data.csv', 'a.csv')}: data.csv is a file" in said.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "command", [("demo",), ("reproduce", "table-counterexamples"), ("placebo", "data.csv", *COLUMNS)]
+)
+def test_folders_of_other_commands_are_checked_before_the_work(command, folder, monkeypatch, capsys):
+    option = "--checkpoint" if command[0] == "placebo" else "--out"
+    code, said = here(monkeypatch, capsys, *command, option, "data.csv/new")
+    assert (code, said.out) == (2, "")
+    assert f"{option}: cannot write {Path('data.csv', 'new')}: data.csv is a file" in said.err
+
+
+def test_a_strict_run_fails_where_error_rates_are_not_controlled(folder, monkeypatch, capsys):
+    line = ("select", "data.csv", *COLUMNS, "--learner=linear", "--sampler=marginal", "--propensity=0.5")
+    code, said = here(monkeypatch, capsys, *line, "--no-explain", "--strict")
+    assert code == 3
+    shown = " ".join(said.out.split())
+    assert "checks passed" not in shown
+    assert "is controlled at" not in shown
+    assert "error rates are not controlled" in shown
+    assert "caution: Error rates are not controlled" in shown
+    assert "--sampler marginal" in shown
 
 
 def test_a_full_disk_is_told_before_the_fit(folder, monkeypatch, capsys):

@@ -9,10 +9,12 @@ from modifind import EffectLikelihood, ModifierSelector
 from modifind.data.baseline import baseline_names
 from modifind.data.schema import read_features
 from modifind.data.support import LEAST_EXPECTED, outside_along, without_counterpart
-from modifind.data.suspicious import Arms, OutcomeRanks, is_event_name, refuse_censored
+from modifind.data.suspicious import Arms, OutcomeRanks
+from modifind.data.time_names import is_event_name
 from modifind.engine.review import REVIEWED, review_columns
 from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
 from modifind.nuisance.propensity.scores import PropensityModel
+from modifind.result.check_kinds import KINDS
 
 LINEAR = EffectLikelihood("linear")
 
@@ -108,6 +110,9 @@ def test_a_threshold_of_a_column_as_outcome_and_noise_with_many_levels():
 # An event beside its time.
 
 
+FLAG_CAUTION = KINDS["event_flag"].caution
+
+
 def survival(seed=4, n=600):
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame({"age": rng.normal(size=n), "smoker": rng.integers(0, 2, n)})
@@ -193,32 +198,6 @@ def test_sums_of_pieces_say_the_same_of_the_score():
     assert (pieces[0] + pieces[1]).overlap(fitted) == pytest.approx(whole)
 
 
-@pytest.mark.parametrize(
-    ("flag", "outcome", "coded", "refused"),
-    [
-        ("status", "time", {0: 0, 1: 1}, True),
-        ("OSEvent", "os_months", {0: 1, 1: 2}, True),
-        ("died", "survival", {0: False, 1: True}, True),
-        ("heart_failure", "time", {0: 0, 1: 1}, False),  # may well be a diagnosis
-        ("marital_status", "time", {0: 0, 1: 1}, False),
-        ("prior_event", "time", {0: 0, 1: 1}, False),
-        ("status", "time", {0: "single", 1: "married"}, False),
-        ("status", "pressure", {0: 0, 1: 1}, False),
-        ("status", None, {0: 0, 1: 1}, False),
-    ],
-)
-def test_a_time_is_refused_beside_a_flag_only_where_both_names_leave_no_doubt(flag, outcome, coded, refused):
-    frame, time, event, _ = survival()
-    table = read_features(frame.assign(**{flag: pd.Series(event).map(coded)}))
-    if not refused:
-        return refuse_censored(table, time, outcome)
-    for y, positive in ((time, False), (np.log(time), True)):
-        with pytest.raises(ValueError, match=rf"^{flag}: looks like the event indicator of the time '{outcome}'"):
-            refuse_censored(table, y, outcome, positive=positive)
-    refuse_censored(table, time - 1.0, outcome)  # no time is below zero
-    return None
-
-
 # The outcome before the treatment.
 
 
@@ -267,7 +246,7 @@ def test_fit_names_what_looks_measured_after_the_treatment():
     result = quiet_fit(frame, time, arms, **settings).result_
     assert not result.ok
     assert kinds_that_failed(result) == ["arms_differ", "event_flag"]
-    assert result.table["caution"].tolist() == ["", "", *["may have been measured after treatment"] * 2]
+    assert result.table["caution"].tolist() == ["", "", "may have been measured after treatment", FLAG_CAUTION]
     assert set(REVIEWED) <= set(result.diagnostics.columns)
     grouped = quiet_fit(frame, time, arms, feature_groups={"later": ["week20", "smoker"]}, **settings).result_
     assert kinds_that_failed(grouped) == ["arms_differ", "event_flag"]

@@ -81,10 +81,20 @@ def changed(path, value, valid=VALID):
     return data
 
 
+@pytest.mark.parametrize("name", ["p_value", "p_adjusted"])
+def test_a_selected_feature_has_been_tested(name):
+    data = changed(("table", "columns", "selected", 1), True)
+    data["table"]["columns"][name][1] = "NaN"
+    with pytest.raises(ValueError, match=rf"table.columns.{name}\[1\]: expected a number, as the feature is selected"):
+        SelectionResult.from_dict(data)
+    data["table"]["columns"]["selected"][1] = False
+    SelectionResult.from_dict(data)
+
+
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("format",), "modifind-result-2", "format: 'modifind-result-2' is not known here"),
+        (("format",), "modifind-result-2", "written by another version of modifind, in the format 'modifind-result-2'"),
         (("format",), "other", "this is not a modifind result"),
         (("format",), 1, "this is not a modifind result"),
         (("curves",), KeyError, "incomplete: no curves"),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from modifind._typing import Array, Ints
+from modifind._warned import warn
 from modifind.baselines.lasso import COLLINEAR
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.rare_levels import MIN_LEVEL_ROWS
@@ -59,11 +59,9 @@ def lasso_columns(table: FeatureTable, arms: Ints, tested: Sequence[int] | None 
             (found if enough else rare).append((feature, place))
     if rare:
         shown = named(_name(table, *column) for column in rare)
-        warnings.warn(
+        warn(
             f"{shown}: fewer than {MIN_LEVEL_ROWS} rows of an arm are at that level, or off it; it goes with "
             "the first level of the feature",
-            UserWarning,
-            stacklevel=3,
         )
     needed = len(found) + 1 + MIN_FREE_ROWS
     if table.n_rows < needed:
@@ -113,11 +111,9 @@ def effect_design(
     kept = _independent(matrix)
     repeated = [_name(table, *columns[k]) for k in np.setdiff1d(np.arange(len(columns)), kept)]
     if repeated:
-        warnings.warn(
+        warn(
             f"{named(repeated)}: a linear function of the columns before, so without a coefficient of its own. "
             "Leave out one of the redundant columns.",
-            UserWarning,
-            stacklevel=3,
         )
     units = np.array([1.0 if table.n_levels(feature) else table.scaling[1][feature] for feature, _ in columns])
     return EffectDesign(

@@ -12,7 +12,7 @@ import typer
 
 from modifind._system import reader_left
 from modifind.cli import options, terminal
-from modifind.cli.outputs import check_outputs, write_outputs
+from modifind.cli.outputs import check_folders, check_outputs, write_outputs
 from modifind.cli.typed import as_typed
 from modifind.cli.warned import warnings_as_lines
 
@@ -102,6 +102,7 @@ def demo(
     from modifind.datasets import load_trial
     from modifind.result.writing import make_folder
 
+    check_folders({"--out": out})
     trial = load_trial()
     make_folder(out)
     write_file(trial.frame, out / "trial.csv")
@@ -161,6 +162,7 @@ def select(
     output.check()
     out, report = output.out, output.report
     check_outputs({"--out": (out, RESULT_SUFFIXES), "--report": (report, (".html",))}, _inputs(data, run))
+    check_folders({"--figures": output.figures, "--checkpoint": run.checkpoint})
     with open_analysis(data, columns, method, text, run, more, effects, pieces) as (table, roles, selector, lines):
         if output.dry_run:
             terminal.print_dry_run(selector, table, roles)
@@ -211,6 +213,7 @@ def placebo(
     from modifind.result.writing import write_text
 
     check_outputs({"--out": (out, (".csv",))}, _inputs(data, run))
+    check_folders({"--checkpoint": run.checkpoint})
     if n < 1:
         raise ValueError(f"--n must be at least 1, not {n}")
     with open_analysis(data, columns, method, text, run, pieces=pieces) as (table, roles, selector, lines):
@@ -267,6 +270,7 @@ def reproduce(
     from modifind.paper import Order
     from modifind.paper import reproduce as rerun
 
+    check_folders({"--out": out})
     chosen = [method.strip() for method in study.methods.split(",") if method.strip()] or None
     order = Order(_counts(study.runs), study.quick, chosen, study.seed)
     with warnings_as_lines():

@@ -200,11 +200,9 @@ class Output:
     ] = False
 
     def check(self) -> None:
-        """Refuse what could not be written, before anything is fitted."""
+        """Refuse a format that figures cannot have, before anything is fitted."""
         if self.figure_format not in FIGURE_FORMATS:
             raise ValueError(f"--figure-format must be svg, png or pdf, not {self.figure_format!r}")
-        if self.figures is not None and self.figures.is_file():
-            raise ValueError(f"--figures: {self.figures} is a file; name a folder")
 
     def write_figures(self, result: SelectionResult) -> list[str]:
         """Write the figures, if they are asked for; what could not be written, and why."""

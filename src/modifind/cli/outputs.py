@@ -47,7 +47,26 @@ def check_outputs(wanted: Mapping[str, tuple[Path | None, tuple[str, ...]]], inp
             if _same_file(path, other):
                 raise ValueError(f"{option}: {path} would replace {owner}; choose another name")
         owners.append((path, option))
-        _check_folder(option, path)
+        _check_place(option, path, path.parent)
+
+
+def check_folders(wanted: Mapping[str, str | os.PathLike[str] | None]) -> None:
+    """Refuse folders that could not be made or written to; by option, None where none is asked for.
+
+    Examples
+    --------
+    >>> check_folders({"--figures": __file__})
+    Traceback (most recent call last):
+        ...
+    ValueError: --figures: ...outputs.py is a file; name a folder
+    """
+    for option, folder in wanted.items():
+        if folder is None or not os.fspath(folder):
+            continue
+        path = Path(folder)
+        if path.is_file():
+            raise ValueError(f"{option}: {path} is a file; name a folder")
+        _check_place(option, path, path)
 
 
 def _same_file(one: Path, other: Path) -> bool:
@@ -73,11 +92,11 @@ def _existing(folder: Path) -> Path:
     return next((one for one in (folder, *folder.parents) if one.exists()), folder)
 
 
-def _check_folder(option: str, path: Path) -> None:
-    """Try whether a file can be made beside `path`, or where its folder would be."""
-    if blocking := file_in_the_way(path.parent):
+def _check_place(option: str, path: Path, parent: Path) -> None:
+    """Try whether a file for `path` can be made in the folder `parent`, or where that would be."""
+    if blocking := file_in_the_way(parent):
         raise ValueError(f"{option}: cannot write {path}: {blocking} is a file")
-    folder = _existing(path.absolute().parent)
+    folder = _existing(parent.absolute())
     try:
         with tempfile.TemporaryFile(dir=folder):
             free = shutil.disk_usage(folder).free

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from modifind._typing import Array, Ints
+from modifind._warned import warn
 from modifind.data.wording import counted
 
 LEAST_CLUSTERS = 10
@@ -134,11 +134,9 @@ def check_clusters(count: int) -> None:
             "so few, make the cluster a feature and leave clusters out"
         )
     if count < FEW_CLUSTERS:
-        warnings.warn(
+        warn(
             f"clusters has only {counted(count, 'label')}: p-values rest on the variance between few clusters, and "
             f"power is low; {FEW_CLUSTERS} or more are better",
-            UserWarning,
-            stacklevel=3,
         )
 
 

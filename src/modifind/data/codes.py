@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from modifind._typing import Array
+from modifind._warned import warn
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.unnamed import counts_rows
 from modifind.data.wording import named
@@ -36,11 +36,9 @@ def warn_codes(table: FeatureTable, y: Array, outcome: str = "the outcome y") ->
     shown = {repr(table.names[m]): column for m, column in numbers.items()} | {outcome: y}
     coded = [_shown(name, column, found) for name, column in shown.items() if (found := missing_codes(column))]
     if coded:
-        warnings.warn(
+        warn(
             f"looks like a code for missing: {'; '.join(coded)}. If so, write these as missing values; if they are "
             "measured, ignore this",
-            UserWarning,
-            stacklevel=3,
         )
     _warn_row_numbers(
         [table.names[m] for m, own in numbers.items() if table.categories[m] is None and counts_rows(own)]
@@ -50,11 +48,9 @@ def warn_codes(table: FeatureTable, y: Array, outcome: str = "the outcome y") ->
 def _warn_row_numbers(numbered: list[str]) -> None:
     if numbered:
         one = len(numbered) == 1
-        warnings.warn(
+        warn(
             f"{'looks like a row number' if one else 'look like row numbers'} (whole numbers in row order, all "
             f"distinct): {named(numbered)}. Exclude {'it unless it means' if one else 'them unless they mean'} time",
-            UserWarning,
-            stacklevel=4,
         )
 
 

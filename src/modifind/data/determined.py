@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +12,7 @@ from scipy.linalg import lstsq, qr
 from scipy.stats import rankdata
 
 from modifind._typing import Array
+from modifind._warned import warn
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.wording import named
 
@@ -72,11 +72,9 @@ class Determined:
 
     def _warn(self, what: str, shown: list[str]) -> None:
         more = f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
-        warnings.warn(
+        warn(
             f"{what}: {named(shown[:SHOWN], '; ')}{more}. The data cannot tell these features apart, so their p-values "
             "are set to 1; leave out one of each set",
-            UserWarning,
-            stacklevel=4,
         )
 
     def _named(self, features: tuple[int, ...] | list[int], between: str = ", ") -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from modifind._warned import warn
 from modifind.data.wording import counted, gaps, printable
 
 CHOICES = ("error", "category", "drop")
@@ -152,7 +152,7 @@ class Dropped:
         if self.n_weightless:
             some = "has a weight of 0 and is" if self.n_weightless == 1 else "have a weight of 0 and are"
             total = self.n_rows + self.n_weightless
-            warnings.warn(f"{self.n_weightless} of {total} rows {some} left out", UserWarning, stacklevel=4)
+            warn(f"{self.n_weightless} of {total} rows {some} left out")
         if not self.n_dropped:
             return
         named = ", ".join(f"{printable(name)} ({count})" for name, count in self.columns.items())
@@ -165,10 +165,8 @@ class Dropped:
         )
         strong += "".join(f"; {advice}" for advice in kept)
         some = "has a missing value and is" if self.n_dropped == 1 else "have missing values and are"
-        warnings.warn(
+        warn(
             f"{self.n_dropped} of {self.n_rows} rows {some} left out: {named}" + strong * (share > LARGE_SHARE),
-            UserWarning,
-            stacklevel=4,
         )
 
     def refuse_all(self) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from scipy.stats import skew
 
 from modifind._typing import Array
+from modifind._warned import warn
 from modifind.data.column_types import MAX_DISCRETE_VALUES
 
 STRONG_SKEW = 2.0
@@ -31,12 +30,10 @@ def warn_of_scale(y: Array) -> None:
         remedy += ", or outcome_transform='log' for geometric means" if y.min() > 0 else ""
     else:
         return
-    warnings.warn(
+    warn(
         f"the outcome {what}. A treatment that multiplies such an outcome has a larger additive effect where the level "
         "is higher, so that features which raise the level modify it. If effects are thought of as ratios, compare the "
         f"arms by ratios: {remedy}",
-        UserWarning,
-        stacklevel=4,
     )
 
 
@@ -44,11 +41,9 @@ def warn_of_one_row(y: Array) -> None:
     """Warn where a single row has most of an outcome that is never negative: a decimal point, a code for "unknown"."""
     most, total = float(y.max()), float(y.sum())
     if y.min() >= 0 and np.unique(y).size > 2 and most > total / 2 and y.size >= LEAST_ROWS:
-        warnings.warn(
+        warn(
             f"one row has more than half of the sum of the outcome ({most:g} of {total:g}): averages and their ratios "
             "follow this row, which tests hardly look at. Check the value, or leave the row out",
-            UserWarning,
-            stacklevel=4,
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from modifind._warned import warn
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.missing import LABELS
 from modifind.data.wording import named
@@ -120,7 +120,7 @@ def _tell(items: list[str], one: str, several: str, between: str = ", ") -> None
     """Warn of some things, if there are any."""
     if items:
         text = (one if len(items) == 1 else several).replace("{}", _first(items, between))
-        warnings.warn(text, UserWarning, stacklevel=5)
+        warn(text)
 
 
 def _levels(pooling: Pooling) -> str:

@@ -5,13 +5,14 @@ Arguments of `ModifierSelector.fit` are resolved here, for frames of any library
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from modifind._warned import warn
+from modifind.data.censoring import refuse_censored
 from modifind.data.containers import as_frame, check_names, check_same_rows, is_distributed
 from modifind.data.feature_matrix import column_mask
 from modifind.data.repeated_ids import id_names, refuse_repeated_ids
@@ -94,6 +95,7 @@ def assign_roles(
     X = table
     if named or features is not None:
         used, adjust_for = _chosen(table, named, features, adjust_for)
+        _look_beside(table, used, named)
         X, columns = _taken(table, used, named)
     found = {"X": X, **per_row, "propensity": propensity, **columns, "adjust_for": adjust_for}
     return found | {"y": found.pop(word)}
@@ -116,6 +118,15 @@ def _refuse_several_rows(table: Any, per_row: Mapping[str, Any], features: Any, 
     check_names(tuple(names))
     frame = first_rows(table, looked)
     refuse_repeated_ids(frame, roles, tested or names)
+
+
+def _look_beside(table: Any, used: Collection[str], named: Mapping[str, str]) -> None:
+    """Refuse a censored time whose flag is among the columns that are left out, which changes nothing about it."""
+    outcome = named.get("outcome", named.get("y"))
+    beside = [name for name in column_names(table) if name not in {*used, *named.values()}]
+    if outcome is not None and beside:
+        rows = first_rows(table, [*beside, outcome])
+        refuse_censored(rows.iloc[:, :-1], rows.iloc[:, -1])
 
 
 def _check_outcome(y: Any, outcome: Any) -> None:
@@ -206,7 +217,7 @@ def usable_columns(table: Any, names: list[str], remedy: str) -> list[str]:
     unfit = unusable(first_rows(table, names))
     if unfit:
         shown = ", ".join(f"{name} ({reason})" for name, reason in unfit.items())
-        warnings.warn(f"not adjusted for: {printable(shown)}. {remedy}", UserWarning, stacklevel=5)
+        warn(f"not adjusted for: {printable(shown)}. {remedy}")
     return [name for name in names if name not in unfit]
 
 

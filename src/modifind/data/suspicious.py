@@ -7,10 +7,7 @@ it; it says whether an event has happened, beside an outcome that says when.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,39 +15,19 @@ from scipy.stats import rankdata
 from scipy.stats import t as student_t
 
 from modifind._typing import Array
+from modifind.data.censoring import MIN_LEAD, is_time, lead
 from modifind.data.clusters import Clusters
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.support import feature_bins
+from modifind.data.time_names import is_event_name, is_time_name
 from modifind.data.weights import Weights
-from modifind.data.wording import named
 
 FORWARD_BINS, BACKWARD_BINS = 30, 100
 ROWS_PER_BIN = 10
 MOST_CLASSES = 12
 MOST_SHARED = 0.95  # of the order of a column and the outcome; one measured before shares less
 MOST_FOLLOWED = 0.975  # the same by neighbouring rows, which chance moves further in small tables
-LEAST_TIMES = 13  # distinct values; an outcome of fewer is no time
-# How far the chance that a row with the flag has the larger outcome is from one half.
-NAMED_FLAG, UNNAMED_FLAG = 0.1, 0.25
-EVENTS = frozenset(
-    (
-        *("event", "events", "evt", "cens", "censor", "censored", "censoring", "delta", "fustat", "progression"),
-        *("died", "dead", "death", "deceased", "fail", "failed", "failure", "relapse", "relapsed", "recurrence"),
-    )
-)
-EVENT_ENDINGS = ("event", "cens", "death", "fustat")
-EARLIER = frozenset(
-    ("prior", "previous", "prev", "past", "history", "hist", "hx", "family", "parent", "baseline", "base", "before")
-)
-TIMES = frozenset(
-    (
-        *("time", "times", "day", "days", "week", "weeks", "month", "months", "survival", "surv", "duration"),
-        *("futime", "tte", "os", "pfs", "dfs", "rfs", "efs", "followup"),
-    )
-)
-FLAGS = frozenset(("status", "flag", "indicator", "vital"))  # words of a flag beside those of events and times
-FLAG_VALUES = (["0", "1"], ["1", "2"], ["False", "True"])
-WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+UNNAMED_LEAD = 0.25  # of a column whose name does not say that it flags an event
 
 
 @dataclass(frozen=True)
@@ -136,10 +113,8 @@ class OutcomeRanks:
     @classmethod
     def of(cls, y: Array, arms: NDArray[np.int64], name: str | None = None, *, positive: bool = False) -> OutcomeRanks:
         """From the outcome; `positive` says that it was before it was transformed."""
-        time = (positive or bool((y >= 0).all())) and np.unique(y).size >= LEAST_TIMES
-        words = _words(name or "")
-        named = any(word in TIMES or word.endswith("time") for word in words)
-        return cls((rankdata(y) - 0.5) / y.size, arms, time, time and named)
+        time = is_time(y - y.min() if positive else y)
+        return cls((rankdata(y) - 0.5) / y.size, arms, time, time and is_time_name(name or ""))
 
     def shared(self, table: FeatureTable, feature: int) -> float:
         """How nearly a column determines the outcome within arms, or the outcome it; from 0 to 1, where one does.
@@ -194,15 +169,10 @@ class OutcomeRanks:
         """Whether a column of two values looks like a flag of the event whose time is the outcome."""
         if not self.time or table.n_levels(feature) != 2:
             return False
-        ones = table.values[:, feature] == 1
-        n_ones = int(ones.sum())
-        if not 0 < n_ones < ones.size:
-            return False
-        # The chance that of two rows, one with the flag and one without, the first has the larger outcome.
-        lead = (self.ranks[ones].mean() * ones.size - n_ones / 2) / (ones.size - n_ones) - 0.5
+        ahead = abs(lead(self.ranks, table.values[:, feature] == 1))
         if is_event_name(table.names[feature]):
-            return self.named_time or abs(lead) >= NAMED_FLAG
-        return self.named_time and abs(lead) >= UNNAMED_FLAG
+            return ahead > 0 and (self.named_time or ahead >= MIN_LEAD)
+        return self.named_time and ahead >= UNNAMED_LEAD
 
 
 def _followed(first: Array, second: Array, arms: NDArray[np.int64]) -> float:
@@ -217,62 +187,3 @@ def _followed(first: Array, second: Array, arms: NDArray[np.int64]) -> float:
             apart += float((np.diff(values) ** 2).mean() / 2) * values.size
             spread += float(values.var()) * values.size
     return 1.0 - apart / spread if spread > 0 else 0.0
-
-
-def refuse_censored(table: FeatureTable, y: Array, outcome: Any, *, positive: bool = False) -> None:
-    """Refuse a time beside the flag of its event, where both names leave no doubt.
-
-    Where they leave some, the column is but a caution; see `OutcomeRanks.flags_event`.
-
-    Parameters
-    ----------
-    table : FeatureTable
-        Features, before rare levels are pooled.
-    y : array of shape (n,)
-        Outcome; `positive` says that it was before it was transformed.
-    outcome : object
-        What it is called; nothing is refused where that is no text.
-
-    Raises
-    ------
-    ValueError
-        Names the flag and what can be analysed instead.
-    """
-    if not isinstance(outcome, str):
-        return
-    ranks = OutcomeRanks.of(y, np.zeros(y.size, dtype=np.int64), outcome, positive=positive)
-    flags = [name for m, name in enumerate(table.names) if _is_flag(name, table.categories[m])]
-    if ranks.named_time and flags:
-        raise ValueError(
-            f"{named(flags)}: looks like the event indicator of the time {outcome!r}, and right-censored times are not "
-            "supported. Leave the column out and analyse whether the event has happened by a fixed time, as 0 or 1, in "
-            "rows followed for that long; rename the column if it is something else"
-        )
-
-
-def _is_flag(name: str, levels: Sequence[Any] | None) -> bool:
-    """Whether a column of two values is called as a flag of an event is, and nothing else."""
-    plain = levels is not None and sorted(map(str, levels)) in FLAG_VALUES
-    only = all(word in EVENTS | TIMES | FLAGS or word.endswith(EVENT_ENDINGS) for word in _words(name))
-    return plain and only and is_event_name(name)
-
-
-def is_event_name(name: str) -> bool:
-    """Whether a column's name says that it flags an event.
-
-    Examples
-    --------
-    >>> [is_event_name(name) for name in ("status", "OSEvent", "died", "marital_status", "prior_event", "age")]
-    [True, True, True, False, False, False]
-    """
-    words = _words(name)
-    if EARLIER & set(words):
-        return False
-    if any(word in EVENTS or word.endswith(EVENT_ENDINGS) for word in words):
-        return True
-    others = [word for word in words if word != "status"]
-    return "status" in words and all(word in TIMES or word == "vital" for word in others)
-
-
-def _words(name: str) -> list[str]:
-    return [word.lower() for word in WORD.findall(name)]

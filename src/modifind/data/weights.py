@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import has_fit_parameter
 
 from modifind._typing import Array
+from modifind._warned import warn
 from modifind.data.column_types import unfit_kind
 from modifind.data.wording import counted, gaps
 
@@ -242,9 +242,7 @@ def check_sampler_weights(sampler: Any) -> None:
 
 def warn_resampled_weights() -> None:
     """Say when resampled features go with weights."""
-    warnings.warn(
+    warn(
         "'wcmmd' with sample weights: p-values are valid only if the weights do not depend on the tested feature given "
         "the others; effect_likelihood does not need that",
-        UserWarning,
-        stacklevel=4,
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from modifind._warned import warn
 from modifind.data.clusters import LEAST_CLUSTERS, is_within
 from modifind.data.determined import first_seen, repeated_values
 from modifind.data.feature_matrix import FeatureTable
@@ -57,13 +57,11 @@ def cluster_features(
     for own in sets[clusters is not None :]:
         members = [m for m, codes in found.items() if codes is own]
         if members:
-            warnings.warn(
+            warn(
                 f"{named(table.names[m] for m in members)}: one value each in the same {own.max() + 1} sets of rows, "
                 "so that these rows seem to belong together (in a school, a village), or one column is looked up from "
                 "another. The sets are taken for clusters. If they are real, pass them as clusters=; if a column is "
                 "looked up from another, leave it out",
-                UserWarning,
-                stacklevel=4,
             )
     return found, largest_last[-1] if sets else None
 

@@ -7,7 +7,6 @@ at hand.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from modifind._typing import Array, Ints
+from modifind._warned import warn
 from modifind.data.feature_groups import Feature, Unit
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.missing import LEAST_OBSERVED
@@ -190,11 +190,9 @@ class Analysis:
         silent = [unit for unit in self.table.units if all(says_nothing(table, m) for m in unit.members)]
         still = [unit.name for unit in silent if not all(schema.constant[m] for m in unit.members)]
         if still:
-            warnings.warn(
+            warn(
                 f"{named(still)}: the same, or missing, in all rows that models are fitted to, so p-values are 1; "
                 "raise max_train_rows",
-                UserWarning,
-                stacklevel=4,
             )
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
@@ -10,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from modifind._warned import warn
 from modifind._workers import WORKER_DIED
 from modifind.data.feature_matrix import Kind
 from modifind.engine.record import hand_on, installed_versions
@@ -178,10 +178,10 @@ def tell(names: tuple[str, ...], findings: list[Finding]) -> None:
     for failure in dict.fromkeys(f.failure for f in findings if f.failure):
         named = [repr(name) for name, f in zip(names, findings, strict=True) if f.failure == failure]
         many = f"{len(named)} features" if len(named) > 1 else "feature"
-        warnings.warn(f"{many} {', '.join(named)}: {failure}; not tested, p = 1", UserWarning, stacklevel=3)
+        warn(f"{many} {', '.join(named)}: {failure}; not tested, p = 1")
     n_tested = sum(f.reached for f in findings)
     if n_tested < len(findings):
-        warnings.warn(f"interrupted: {n_tested} of {len(findings)} features tested", UserWarning, stacklevel=3)
+        warn(f"interrupted: {n_tested} of {len(findings)} features tested")
 
 
 def assemble(

@@ -11,13 +11,13 @@ import json
 import os
 import re
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from modifind._warned import warn
 from modifind.data.wording import counted
 from modifind.engine.assemble import Examined
 from modifind.engine.fingerprint import digest, joined_digests
@@ -280,11 +280,9 @@ class Checkpoint:
                 except DAMAGED:
                     damaged.append(name)
         if damaged:
-            warnings.warn(
+            warn(
                 f"checkpoint {self.folder}: {counted(len(damaged), 'damaged file')} not used, and done again: "
                 f"{', '.join(map(repr, damaged))}",
-                UserWarning,
-                stacklevel=4,
             )
         return found
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from modifind._warned import warn
 from modifind.data.column_types import treatment_name
 from modifind.data.containers import as_column, is_distributed, is_known
 from modifind.data.several_arms import Comparison, compare_arms, label_counts
@@ -120,14 +121,14 @@ def fit_contrasts(params: dict[str, Any], given: Given, comparison: Comparison) 
     finally:
         told = merged_texts(messages, comparison.reference)
         for message in told:
-            warnings.warn(message, UserWarning, stacklevel=4)
+            warn(message)
     if not fits:
         raise KeyboardInterrupt
     columns, result, _ = next(iter(fits.values()))
     if len(comparison.others) > 1:
         if interrupted:
             done = f"interrupted: {len(fits)} of {counted(len(comparison.others), 'contrast')} begun or done"
-            warnings.warn(done, UserWarning, stacklevel=4)
+            warn(done)
             told = [*told, done]
         results = {label: own.result for label, own in fits.items()}
         result = combined(results, comparison, told, params["alpha"], params["adjust"])

@@ -11,7 +11,6 @@ import operator
 import re
 import threading
 import time
-import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from joblib import effective_n_jobs
 
+from modifind._warned import warn
 from modifind._workers import WorkerError, interrupts_held
 from modifind.data.files.distributed import import_dask
 from modifind.data.missing import Dropped
@@ -179,11 +179,9 @@ class DaskPieces:
         present = self._present()
         lost = len(self._workers - present)
         if lost and present:
-            warnings.warn(
+            warn(
                 f"{lost} of {len(self._workers)} workers were lost during the run; what they had not handed on was "
                 "computed again, and the result is the same",
-                UserWarning,
-                stacklevel=4,
             )
             self._workers = frozenset(present)  # each loss is told once, however many passes follow
 

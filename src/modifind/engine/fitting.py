@@ -6,7 +6,6 @@ pieces, by whoever reads them.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from modifind._threads import one_thread
+from modifind._warned import warn
 from modifind._workers import WORKER_DIED, WorkerError, survivors
 from modifind.engine.analysis import Analysis, UnitSeeds
 from modifind.engine.assemble import UNTESTED, Examined, Finding, failure_of, tell
@@ -157,10 +157,8 @@ def _explained(
             lost = analysis.unexplained(k, examined[k], importance or {}, WORKER_DIED)
             found[k] = lost if finding is None else finding
     except KeyboardInterrupt:
-        warnings.warn(
+        warn(
             f"interrupted: all features are tested, but {n_units - len(found)} of {n_units} not explained",
-            UserWarning,
-            stacklevel=4,
         )
         return found, True
     return found, False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 from joblib import effective_n_jobs
 
 from modifind._memory import remedies_told, warn_of_memory
+from modifind._warned import warn
 from modifind.data.containers import is_distributed
 from modifind.data.feature_groups import read_feature_groups
 from modifind.data.missing import Dropped
@@ -108,7 +108,7 @@ class Job:
                 # What is said of the folder or the machine is not part of the result, which is that of any other.
                 (checkpoint, known), notes = with_messages(self._continued, data, run)
                 self._warn_of_memory(data, run)
-            with recorded() as then:
+            with recorded(first) as then:
                 found = fit_table(run, Table.of(run, data, pieces), checkpoint, known)
         messages = tuple(dict.fromkeys((*distinct_messages(first), *distinct_messages(then))))
         notes = notes if saved is None else (*notes, *saved.notes)
@@ -248,14 +248,12 @@ class Job:
             return
         test, n_resamples, *judged = (self.params[name] for name in ("test", "n_resamples", "alpha", "adjust"))
         if test is not None:
-            warnings.warn("test= belongs to 'wcmmd'; effect_likelihood does not use it", UserWarning, stacklevel=4)
+            warn("test= belongs to 'wcmmd'; effect_likelihood does not use it")
         if n_resamples != "auto":
             ConditionalRandomizationTest().resolve_resamples(n_resamples, 1, *judged)  # refuses what is no count
-            warnings.warn(
+            warn(
                 "effect_likelihood does not resample, so n_resamples has no effect; "
                 "EffectLikelihood(check_resamples=...) checks its tail by resampling",
-                UserWarning,
-                stacklevel=4,
             )
 
     def _continued(self, data: Data, run: Run) -> tuple[Checkpoint | None, dict[int, Any]]:
@@ -281,7 +279,7 @@ class Job:
     ) -> Fitted:
         """The result, once it has been warned of what its checks found and no warning has said; with placebo runs."""
         for note in notes:
-            warnings.warn(note, UserWarning, stacklevel=4)
+            warn(note)
         own = self.params
         settings = {
             **recorded_settings(own, self.statistic, run.sampler, self.test),
@@ -312,9 +310,9 @@ def _with_placebos(
         return result, True
     except ValueError as error:
         message = f"no placebo treatment could be analysed: {error}"
-        warnings.warn(message, UserWarning, stacklevel=5)
+        warn(message)
         return replace(result, warnings=(*result.warnings, message)), False
     if placebo.warning:
-        warnings.warn(placebo.warning, UserWarning, stacklevel=5)
+        warn(placebo.warning)
         result = replace(result, warnings=(*result.warnings, placebo.warning))
     return replace(result, placebo=placebo if placebo.n_runs else None), interrupted

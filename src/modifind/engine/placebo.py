@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from modifind._threads import one_thread
 from modifind._typing import Array
+from modifind._warned import warn
 from modifind._workers import WORKER_DIED, survivors
 from modifind.data.clusters import is_within
 from modifind.data.feature_matrix import MIN_ARM_ROWS
@@ -181,7 +182,7 @@ def _tell_failed(reasons: list[str], n: int, *, raises: bool) -> None:
         raise ValueError(reasons[0])
     if reasons:
         told = f"{len(reasons)} of {counted(n, 'placebo treatment')} could not be analysed"
-        warnings.warn(f"{told}: {'; '.join(dict.fromkeys(reasons))}", UserWarning, stacklevel=5)
+        warn(f"{told}: {'; '.join(dict.fromkeys(reasons))}")
 
 
 def _result(fit: Run, names: tuple[str, ...], n: int, found: dict[int, PlaceboRun], described: str) -> PlaceboResult:

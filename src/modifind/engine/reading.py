@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from modifind._typing import Array
 from modifind.data.alike_levels import warn_alike
+from modifind.data.censoring import refuse_censored, warn_of_time_name
 from modifind.data.clusters import treated_as_one
 from modifind.data.codes import warn_codes
 from modifind.data.column_types import outcome_name, treatment_name
@@ -32,7 +33,6 @@ from modifind.data.sources import FrameSource
 from modifind.data.strata import refuse_repeated
 from modifind.data.summary import Summary
 from modifind.data.support import Outside, outside_levels
-from modifind.data.suspicious import refuse_censored
 from modifind.data.unnamed import refuse_row_identifiers, refuse_unusable
 from modifind.data.weights import weight_numbers
 
@@ -247,9 +247,10 @@ class Reading:
         parts = outcome_parts(plain.table, plain.y)
         if parts is not None:
             parts.refuse_exact()
-        refuse_censored(plain.table, plain.y, sample.y.name)
         refuse_row_identifiers(plain.table)
         warn_alike(plain.table)
+        refuse_censored(sample.X, sample.y)
+        warn_of_time_name(sample.y)
         warn_codes(plain.table, plain.y, outcome_name(sample.y))
         if sample.strata is not None:
             features = part_of(plain.table, list(range(plain.table.n_features - 1)))

@@ -6,7 +6,7 @@ import hashlib
 import platform
 import secrets
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from modifind._version import __version__
+from modifind._warned import warn
 from modifind.data.containers import is_distributed
 from modifind.data.feature_matrix import AlsoDiscrete
 from modifind.nuisance.propensity.scores import FittedPropensity
@@ -61,7 +62,7 @@ def with_messages(function: Callable[..., Answer], *args: Any) -> tuple[Answer, 
 def hand_on(messages: list[tuple[str, ...]]) -> None:
     """Warn of what workers were warned of, once each."""
     for message in dict.fromkeys(message for some in messages for message in some):
-        warnings.warn(message, UserWarning, stacklevel=4)
+        warn(message)
 
 
 def distinct_messages(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
@@ -138,13 +139,19 @@ def _versions() -> dict[str, str]:
 
 
 @contextmanager
-def recorded() -> Iterator[list[warnings.WarningMessage]]:
-    """Collect warnings for the record; users have them at the end, also when that is an error."""
+def recorded(before: Iterable[warnings.WarningMessage] = ()) -> Iterator[list[warnings.WarningMessage]]:
+    """Collect warnings for the record; users have them at the end, each once and also when that is an error.
+
+    What there was `before` they have had.
+    """
     caught: list[warnings.WarningMessage] = []
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             yield caught
     finally:
+        had = {str(warning.message) for warning in before}
         for warning in caught:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+            if str(warning.message) not in had:
+                had.add(str(warning.message))
+                warn(warning.message, warning.category)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
+from modifind._warned import warn
 from modifind.data.clusters import Clusters, cluster_folds, cluster_keys
 from modifind.data.determined import find_determined
 from modifind.data.feature_groups import Unit
@@ -156,7 +157,7 @@ class Table:
                 "stand for missing values, or raise max_train_rows"
             )
         if getattr(run.statistic, "check_resamples", 0):
-            warnings.warn("check_resamples has no effect on tables that are streamed", UserWarning, stacklevel=4)
+            warn("check_resamples has no effect on tables that are streamed")
 
 
 def read_for(run: Run, reading: Reading, looked: Looked) -> Data:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from modifind._warned import warn
 from modifind.data.feature_groups import Unit, column_kinds
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.wording import named
@@ -100,5 +100,5 @@ def warn_constant_members(table: FeatureTable, units: tuple[Unit, ...]) -> set[s
     """Name the constant columns of groups in a warning; returns the groups that have no other."""
     still = [table.names[m] for unit in units if unit.group for m in unit.members if table.is_constant(m)]
     if still:
-        warnings.warn(f"constant columns cannot modify anything: {named(still)}", UserWarning, stacklevel=5)
+        warn(f"constant columns cannot modify anything: {named(still)}")
     return {unit.name for unit in units if unit.group and unit.is_constant(table)}

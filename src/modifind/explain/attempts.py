@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
+
+from modifind._warned import warn
 
 Found = TypeVar("Found")
 
@@ -37,7 +38,7 @@ def attempting(what: str) -> Iterator[None]:
     except Warning:
         raise
     except Exception as error:
-        warnings.warn(missing(what, described(error)), UserWarning, stacklevel=4)
+        warn(missing(what, described(error)))
 
 
 def missing(what: str, why: str) -> str:

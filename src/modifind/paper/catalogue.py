@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from modifind._warned import warn
 from modifind.paper import paper
 from modifind.paper.runs import BATCHES, Archive, Record, Run
 from modifind.paper.studies import FIRST_SEED, SIZES, TIMED_RUNS, NhanesStudy, Order, RatesStudy, Study, TimeStudy
@@ -130,7 +130,7 @@ def reproduce(
             # The other studies need no download, so they are not held up by one that does.
             written.append(folder / f"{study.name}.md")
             write_text(written[-1], f"# {study.title}\n\nNot run: {error}\n")
-            warnings.warn(f"{study.name} was not run: {error}", UserWarning, stacklevel=2)
+            warn(f"{study.name} was not run: {error}")
             continue
         records = archive.complete(runs, jobs=jobs, title=study.name, progress=progress, missing=missing)
         written += _publish(study, order, records, folder)

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import Bunch
 
 from modifind._threads import one_thread
+from modifind._warned import warn
 from modifind._workers import results_of
 from modifind.datasets import KINDS, fetch_nhanes_crp, make_modifiers
 from modifind.engine.progress import ProgressBar
@@ -144,7 +145,7 @@ class Archive:
                 return Record(run=run, **data)
         except (ValueError, KeyError, TypeError):
             reason = "it cannot be read"
-        warnings.warn(f"{path} is not used, because {reason}; the run is repeated", UserWarning, stacklevel=2)
+        warn(f"{path} is not used, because {reason}; the run is repeated")
         return None
 
     def carry_out(self, run: Run) -> None:

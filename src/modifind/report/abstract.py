@@ -13,6 +13,7 @@ from modifind.data.wording import counted
 from modifind.report.content import comparisons, n_tested, verdict
 from modifind.result.concerns import summary
 from modifind.result.selection_result import SelectionResult, p_text
+from modifind.result.uncontrolled import control_sentence
 
 MOST_NAMES = 8
 MOST_NAME = 400.0  # pixels
@@ -208,7 +209,7 @@ def _difference(words: Words, effect: float, low: float, high: float) -> str:
 def modification_sentence(result: SelectionResult) -> str:
     """Whether anything modifies the effect, and how false discoveries are controlled."""
     settings = result.settings
-    control = CONTROL[settings["adjust"]].format(level=f"{100 * settings['alpha']:g}%")
+    control = control_sentence(settings) or CONTROL[settings["adjust"]].format(level=f"{100 * settings['alpha']:g}%")
     p_value = p_of(result, "modification")
     sure, tail = p_value <= settings["alpha"], "" if math.isnan(p_value) else f" ({p_text(p_value)})"
     if not result.selected and sure:

@@ -9,6 +9,7 @@ from modifind.data.wording import counted
 from modifind.result.effect_names import effect_name, scale_of
 from modifind.result.explained import MIN_SUPPORT, N_DRAWS
 from modifind.result.selection_result import PARTS, SelectionResult
+from modifind.result.uncontrolled import control_sentence
 
 PAPER = (
     "Chikahara Y, Yamada M, Kashima H. Feature selection for discovering distributional treatment effect modifiers. "
@@ -85,7 +86,7 @@ def methods(result: SelectionResult) -> str:
         test = _selective_methods(s)
     else:
         test = _analytic_methods(s) if s.get("model") else _resampling_methods(s)
-    adjusted = s["adjust"] != "none"
+    adjusted, doubt = s["adjust"] != "none", control_sentence(s)
     adjustment = f"adjusted over features ({s['adjust'].upper()})" if adjusted else "not adjusted over features"
     sample = ""
     if s.get("n_train_rows"):
@@ -100,7 +101,8 @@ def methods(result: SelectionResult) -> str:
         f"For each feature we tested the null hypothesis that {s['null_hypothesis']}, {test}{scale}{gaps}{sample}",
         f"Propensity scores: {s['propensity_model']}.",
         f"P-values were {adjustment}, and features with {'an adjusted' if adjusted else 'a'} p-value of",
-        f"at most {s['alpha']:g} were selected. Data: {s['n_rows']} rows, {s['n_treated']} treated",
+        f"at most {s['alpha']:g} were selected{f'; {doubt}' if doubt else ''}.",
+        f"Data: {s['n_rows']} rows, {s['n_treated']} treated",
         f"({s['treated_label']}) and {s['n_control']} control ({s['control_label']}).{_explained_methods(result)}",
         f"Seed {s['seed']}.",
         f"Software: {versions}.",

@@ -20,6 +20,7 @@ from modifind.report.panels import forest_charts, make_panels, placebo_chart, ra
 from modifind.result.concerns import summary
 from modifind.result.safe_csv import safe_csv
 from modifind.result.selection_result import SelectionResult
+from modifind.result.uncontrolled import control_sentence
 
 SPLIT = re.compile(r"(?<=[_.])")
 
@@ -58,6 +59,7 @@ def render_report(result: SelectionResult) -> str:
         drawn={panel.name for panel in panels},
         n_reached=int(result.table["p_value"].notna().sum()),
         comparisons=[_looked_at(*comparison) for comparison in comparisons],
+        doubt=control_sentence(result.settings),
         methods=methods(result),
         references=references(result),
         settings=content.setting_rows(result.settings),

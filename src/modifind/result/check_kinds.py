@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from modifind.data.censoring import HORIZON
+
 OTHER_SAMPLER = "Try another sampler, or transform the column."
 UNSEEN = (  # of rows that the propensity model takes for comparable
     "The overlap population still includes them, because the propensity model does not detect that an arm is missing "
@@ -165,8 +167,8 @@ KINDS = {
     "event_flag": Kind(
         "event indicators beside their time",
         True,
-        "Leave it out: whether the event was observed is known only afterwards.",
-        AFTER,
+        f"Right-censored times are not supported, with this column or without it. {HORIZON}.",
+        "may flag the event of a censored time",
     ),
     "baseline_outcome": Kind(
         "baseline values of the outcome",
@@ -182,6 +184,12 @@ KINDS = {
         "another, leave it out.",
     ),
     # The test.
+    "control": Kind(
+        "control of error rates",
+        True,
+        "Use it to reproduce or to compare only. For results, take the default settings, or statistic='wcmmd' with its "
+        "own, and a sampler other than 'marginal'.",
+    ),
     "conditional_fit": Kind(
         "conditional distribution of the feature",
         True,

@@ -22,6 +22,7 @@ from modifind.data.wording import counted, shortened
 from modifind.inference.adjust import adjust_p_values
 from modifind.result.check_kinds import KINDS, UNSEEN, Check
 from modifind.result.outcome_checks import outcome_checks
+from modifind.result.uncontrolled import control_sentence, uncontrolled
 
 LEAST_EFFECTIVE_SHARE = 0.05
 LEAST_EFFECTIVE_ROWS = 30.0
@@ -95,8 +96,8 @@ def run_checks(
         *_arm_checks(settings),
         *_repeated_check(settings),
     ]
-    found += [*_baseline_check(settings), *outcome_checks(settings), *_model_check(settings)]
-    found += [*_resample_check(len(table), settings)]
+    found += [*_control_check(settings), *_baseline_check(settings), *outcome_checks(settings)]
+    found += [*_model_check(settings), *_resample_check(len(table), settings)]
     for feature in table.index:
         found += _testable(str(feature), untestable.get(str(feature)))
     found += _column_checks(diagnostics if adjusted is None else pd.concat([diagnostics, adjusted]), settings)
@@ -269,6 +270,13 @@ def _repeated_check(settings: Mapping[str, Any]) -> Iterator[Check]:
         text = f"{found['rows']:,} rows repeat those of others in {shortened(columns)}: {pairs:,} pairs of rows agree, "
         text += f"where chance gives {expected:,}. They seem to be of the same persons, but count as independent."
         yield Check("repeated_rows", None, float(pairs), float(expected), False, text)
+
+
+def _control_check(settings: Mapping[str, Any]) -> Iterator[Check]:
+    """Whether the test is one that controls its error rates, if its models are right."""
+    if reasons := uncontrolled(settings):
+        text = control_sentence(settings)
+        yield Check("control", None, float(len(reasons)), 0.0, False, f"{text[0].upper()}{text[1:]}.")
 
 
 def _baseline_check(settings: Mapping[str, Any]) -> Iterator[Check]:

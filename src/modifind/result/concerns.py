@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import pandas as pd
 
+from modifind._warned import warn
 from modifind.data.wording import counted, printable
 from modifind.result.check_kinds import KINDS
 
@@ -73,7 +73,7 @@ def summary(checks: pd.DataFrame) -> str:
 def warn_of(checks: pd.DataFrame, named: frozenset[str] = frozenset()) -> None:
     """One warning for every kind of check that failed; see `concerns`."""
     for message in concerns(checks, named):
-        warnings.warn(message, UserWarning, stacklevel=4)
+        warn(message)
 
 
 def _concern(name: str, rows: pd.DataFrame) -> str:

@@ -39,6 +39,7 @@ def check_consistency(result: Any) -> None:
     check_settings(result.settings)
     features = list(result.table.index)
     _check_features(features, list(result.table["kind"]))
+    _check_selected(result.table)
     if result.by_arm is None:
         _check_two_arms(result, features)
     for label, own in (result.by_arm or {}).items():
@@ -76,6 +77,15 @@ def _check_features(features: list[Any], kinds: list[Any]) -> None:
             refuse(f"table.columns.kind[{place}]", f"one of {', '.join(map(repr, KINDS))}", kind)
     if len(set(features)) < len(features):
         raise ValueError("table.index: a feature appears twice")
+
+
+def _check_selected(table: pd.DataFrame) -> None:
+    """What is selected has been tested."""
+    for name in ("p_value", "p_adjusted"):
+        lacking = table["selected"] & table[name].isna()
+        if lacking.any():
+            place = int(np.flatnonzero(lacking)[0])
+            raise ValueError(f"table.columns.{name}[{place}]: expected a number, as the feature is selected, found NaN")
 
 
 def _check_columns(result: Any) -> None:

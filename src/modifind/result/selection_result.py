@@ -25,6 +25,7 @@ from modifind.result.safe_csv import safe_csv
 from modifind.result.settings import Settings
 from modifind.result.several_arms import merged_texts
 from modifind.result.tables import as_html, as_latex, as_markdown
+from modifind.result.uncontrolled import control_sentence
 from modifind.result.writing import write_text
 
 FAMILY = "modifind-result-"
@@ -309,13 +310,16 @@ class SelectionResult:
         >>> SelectionResult.from_dict({"format": "modifind-result-7"})
         Traceback (most recent call last):
         ...
-        ValueError: format: 'modifind-result-7' is not known here; this version of modifind reads 'modifind-result-1'
+        ValueError: this result was written by another version of modifind, in the format 'modifind-result-7'; ...
         """
         found = data.get("format") if isinstance(data, Mapping) else None
         if not isinstance(found, str) or not found.startswith(FAMILY):
             raise ValueError(f"this is not a modifind result: expected format {FORMAT!r}")
         if found != FORMAT:
-            raise ValueError(f"format: {found[:40]!r} is not known here; this version of modifind reads {FORMAT!r}")
+            raise ValueError(
+                f"this result was written by another version of modifind, in the format {found[:40]!r}; this version "
+                f"reads {FORMAT!r}. Open it with the version that wrote it, or repeat the fit with this one"
+            )
         result: SelectionResult = decode({name: part for name, part in data.items() if name != "format"}, cls)
         check_consistency(result)
         return result
@@ -367,8 +371,9 @@ class SelectionResult:
         return shown.rename_axis("feature")
 
     def to_markdown(self) -> str:
-        """The table of `summary` in Markdown."""
-        return as_markdown(self.summary())
+        """The table of `summary` in Markdown, with a line below it where error rates are not controlled."""
+        doubt = control_sentence(self.settings)
+        return as_markdown(self.summary()) + (f"\n\n{doubt[0].upper()}{doubt[1:]}." if doubt else "")
 
     def to_latex(self) -> str:
         """The table of `summary` in LaTeX, for the package booktabs."""
@@ -377,6 +382,8 @@ class SelectionResult:
     def _repr_html_(self) -> str:
         """The headline and the table of `summary`, as a notebook shows them."""
         headline = import_module("modifind.report").headline(self)
+        doubt = control_sentence(self.settings)
+        headline += f" However, {doubt}." if doubt else ""
         return f"<p><b>{escape(headline)}</b></p>{as_html(self.summary(), set(self.selected))}"
 
     @property

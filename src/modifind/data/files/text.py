@@ -9,7 +9,6 @@ import gzip
 import io
 import lzma
 import re
-import warnings
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +21,7 @@ from typing import IO, Any, NoReturn, TextIO, cast
 
 import pandas as pd
 
+from modifind._warned import warn
 from modifind.data.files.spellings import Spellings
 from modifind.data.wording import counted, listed, repeated
 
@@ -399,4 +399,4 @@ def _short(name: str) -> str:
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, UserWarning, stacklevel=5)
+    warn(text)

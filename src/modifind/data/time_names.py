@@ -1,0 +1,140 @@
+"""Names of times to an event and of the flags of events, in the languages that tables come in."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+UNITS = _words(  # and what measures much else, too
+    """
+    day days week weeks month months year years duration stop tenure
+    dauer tag tage wochen monate jahre duree jours semaines mois annees duracion dia dias semanas meses anos duracao
+    durata giorni settimane mesi anni duur dagen weken maanden jaren kikan nissu dagar manader ar dage maneder
+    dni tygodnie miesiace gun sure
+    """
+)
+TIMES = UNITS | _words(
+    """
+    time times survival surv futime tte ttr ttp ttf ttd lenfol os pfs dfs rfs efs mfs css followup followed fup tstop
+    lifetime zeit uberleben ueberleben temps survie delai suivi tiempo supervivencia sobrevida seguimiento tempo
+    sobrevivencia seguimento acompanhamento sopravvivenza tijd overleving jikan seizon tid overlevnad overlevelse aika
+    czas przezycie cas vremya srok shijian shengcun
+    """
+)
+BARE = _words("event events evt")  # flags beside an outcome of any name
+EVENTS = BARE | _words(
+    """
+    cens delta fustat fstat progression progressed died dead death deceased fail failed failure relapse relapsed
+    recurrence recurred recur churn churned attrition attrited exited rearrest rearrested recidivism
+    ereignis tod gestorben verstorben rezidiv ausfall kundigung kuendigung evenement deces decede mort rechute
+    evento muerte muerto fallecido fallecio defuncion recaida exitus obito morte morreu morto falecido recidiva
+    decesso deceduto decessi gebeurtenis overleden overlijden overlijdt recidief sterfte
+    shibou shibo ibento jishou saihatsu uchikiri handelse avliden haendelse tapahtuma kuolema
+    zdarzenie zgon olay olum sobytie smert siwang
+    """
+)
+CENSORED = ("censor", "censur", "censr", "zens", "gecens", "uchikiri", "sansur", "tsenzur")  # begin a word
+TIME_ENDINGS = ("time", "zeit", "dauer", "temps", "tiempo", "tempo", "tijd", "duur", "jikan", "kikan")
+EVENT_ENDINGS = ("event", "cens", "death", "fustat", "ereignis", "tod")
+STATUS = _words("status stato estado estatus statut zustand")
+FLAGS = STATUS | _words("flag indicator ind vital yn")
+STEM_TOKENS = ("indicator", "status", "event", "cens", "flag", "stat", "evt", "ind")
+SHORT_TIMES, SHORT_FLAGS = _words("t z"), _words("d e c delta")
+CONNECTING = _words("to until till of in der die das bis zum zur de la le du au al hasta ate")
+EARLIER = _words("prior previous prev past history hist hx family parent mother father baseline base before")
+LIVING = _words("alive living lebt lebend lebendig vivant vivante vivo viva vivos levend seizon zyje censored")
+ANSWERS = _words("yes no y n true false t f ja nein oui non si nao sim nee hai iie observed unobserved lost none")
+# Scripts without blanks or capitals: parts of names.
+TIME_PARTS = ("時間", "期間", "日数", "生存", "时间", "期间", "время", "срок", "시간", "기간", "생존", "χρόνος", "زمن")
+EVENT_PARTS = (
+    *("イベント", "死亡", "打ち切り", "打切", "再発", "事件", "删失", "复发", "событие", "смерть", "цензур"),
+    *("사건", "사망", "중도절단", "θάνατος", "حدث", "وفاة"),
+)
+WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+def name_words(name: str) -> list[str]:
+    """The words of a name in lower case, without accents.
+
+    Examples
+    --------
+    >>> name_words("OSEvent_2"), name_words("Überleben (Tage)")
+    (['os', 'event'], ['uberleben', 'tage'])
+    """
+    plain = unicodedata.normalize("NFKD", name.replace("ß", "ss"))
+    return [word.lower() for word in WORD.findall("".join(c for c in plain if not unicodedata.combining(c)))]
+
+
+def is_time_name(name: str) -> bool:
+    """Whether a name says that a column holds times.
+
+    Examples
+    --------
+    >>> [is_time_name(name) for name in ("rfstime", "dayslink", "Überlebenszeit", "生存時間", "age")]
+    [True, True, True, True, False]
+    """
+    words = name_words(name)
+    return any(map(is_time_word, words)) or any(part in name for part in TIME_PARTS)
+
+
+def is_event_name(name: str) -> bool:
+    """Whether a name says that a column flags an event.
+
+    Examples
+    --------
+    >>> [is_event_name(name) for name in ("status", "OSEvent", "died", "décès", "marital_status", "prior_event", "age")]
+    [True, True, True, True, False, False, False]
+    """
+    words = name_words(name)
+    if EARLIER & set(words):
+        return False
+    if any(is_event_word(word) for word in words) or any(part in name for part in EVENT_PARTS):
+        return True
+    others = [word for word in words if word not in STATUS]
+    return len(others) < len(words) and all(word in TIMES or word == "vital" for word in others)
+
+
+def is_plain_flag(name: str) -> bool:
+    """Whether a column is called as a flag of an event is, and nothing else."""
+    words = name_words(name)
+    return is_event_name(name) and all(is_event_word(w) or is_time_word(w) or w in FLAGS for w in words)
+
+
+def says_censored(words: set[str]) -> bool:
+    """Whether a word says that something was censored."""
+    return "cens" in words or any(word.startswith(CENSORED) for word in words)
+
+
+def is_time_word(word: str) -> bool:
+    """Whether a word means a time, or begins or ends as such words do."""
+    return word in TIMES or word.endswith(TIME_ENDINGS) or word.startswith("days")
+
+
+def is_event_word(word: str) -> bool:
+    """Whether a word means an event, or begins or ends as such words do."""
+    stems = {word, *(word.removesuffix(token) for token in STEM_TOKENS)}
+    return bool(stems & EVENTS) or word.endswith(EVENT_ENDINGS) or word.startswith(CENSORED)
+
+
+def share_stem(flag: str, time: str) -> bool:
+    """Whether a flag and a time are called after the same event: failind and failtime, os and os_time."""
+    whole, letters = "".join(name_words(time)), "".join(name_words(flag))
+    stem = _without_token(letters)
+    rest = whole.removeprefix(stem) if whole.startswith(stem) else whole.removesuffix(stem)
+    told = stem != letters or stem in TIMES or rest.endswith("to")
+    return told and len(stem) > 1 and rest != whole and rest.removesuffix("to") in TIMES
+
+
+def _without_token(letters: str) -> str:
+    """The letters of a flag's name without the status, ind, cens, ... that they begin or end with."""
+    for token in STEM_TOKENS:
+        if len(letters) > len(token) and letters.startswith(token):
+            return letters.removeprefix(token)
+        if len(letters) > len(token) and letters.endswith(token):
+            return letters.removesuffix(token)
+    return letters
