@@ -6,7 +6,7 @@ Arguments of `ModifierSelector.fit` are resolved here, for frames of any library
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,8 @@ def assign_roles(
     Returns
     -------
     dict
-        X as a pandas or Dask DataFrame or as a source, and the other arguments but `outcome` and `features`.
+        X as a pandas or Dask DataFrame or as a source, the other arguments but `outcome` and `features`, and `named`,
+        the columns that the user has named as features or for adjustment; None where X has no names yet.
 
     Examples
     --------
@@ -70,7 +71,7 @@ def assign_roles(
     per_row = {word: values, "treatment": treatment, **per_row}
     if is_source(X):
         _refuse_beside_source(per_row | {"features": features})
-        return {"X": X, "adjust_for": adjust_for, "propensity": propensity}
+        return {"X": X, "adjust_for": adjust_for, "propensity": propensity, "named": None}
     table = opened_files(X) if is_files(X) else X if is_distributed(X) else as_frame(X)
     named = {argument: column for argument, column in per_row.items() if isinstance(column, str)}
     if isinstance(table, tuple):
@@ -84,12 +85,35 @@ def assign_roles(
     if isinstance(propensity, str) and propensity not in FITTED_SCORES and propensity in column_names(table):
         named["propensity"], propensity = propensity, FITTED_SCORES[0]
     columns: dict[str, Any] = {}
-    X = table
+    X, known = table, named_columns(column_names(table), features, adjust_for)
     if named or features is not None:
         used, adjust_for = _chosen(table, named, features, adjust_for)
         X, columns = _taken(table, used, named)
-    found = {"X": X, **per_row, "propensity": propensity, **columns, "adjust_for": adjust_for}
+    found = {"X": X, **per_row, "propensity": propensity, **columns, "adjust_for": adjust_for, "named": known}
     return found | {"y": found.pop(word)}
+
+
+class SomeNamed(list[str]):
+    """Columns as `features` and `adjust_for` take them, of which the user has named only some.
+
+    Attributes
+    ----------
+    named : frozenset of str
+        Those that the user has named.
+    """
+
+    def __init__(self, columns: Iterable[str], named: Iterable[str]) -> None:
+        super().__init__(columns)
+        self.named = frozenset(named)
+
+
+def named_columns(names: Sequence[str], features: Any, adjust_for: Any) -> frozenset[str]:
+    """Columns that the user has named as features or for adjustment."""
+    some: set[str] = set()
+    for argument, columns in (("features", features), ("adjust_for", adjust_for)):
+        listed = _listed(tuple(names), columns, argument) or ()
+        some |= getattr(columns, "named", frozenset(listed))
+    return frozenset(some)
 
 
 def _check_outcome(y: Any, outcome: Any) -> None:
