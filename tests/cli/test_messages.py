@@ -402,6 +402,19 @@ arms("invalid shares", lambda a: THREE, **SHARED, typed=["--propensity", "low=1.
 SHARED = {"rows": {"reference": "low"}, "propensity": {"low": 0.5, "none": 0.5}}
 arms("a share of no arm", lambda a: THREE, **SHARED, typed=["--propensity", "low=0.5,none=0.5"])
 command("a share that is not a number", "--propensity", "drug=half,placebo=half")
+# The design.
+table("an unknown design", design="trial", file=False)
+table("an observational study with a known share", design="observational", typed=["--observational"])
+table(
+    "an observational study with strata", rows={"strata": EVEN}, design="observational", propensity="auto", file=False
+)
+table("a trial with fitted scores", design="randomised", propensity="mlp", file=False)
+command("a share beside a propensity", "--randomised", "0.5")
+command("a share of 50", "--propensity", "auto", "--randomised", "50")
+command("both designs", "--propensity", "auto", "--randomised", "--observational")
+SHARED = lambda X, y, a: X["age"].to_numpy() + 20 * a  # noqa: E731
+column("a column that the treatment has changed", SHARED, "later")
+column("the same where no design is declared", SHARED, "later", propensity="auto")
 # Outcomes.
 outcome("a constant outcome", lambda y: 0 * y + 2)
 outcome("an outcome of words", lambda y: np.where(y > 0, "good", "bad"))

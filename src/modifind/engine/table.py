@@ -12,7 +12,6 @@ from sklearn.metrics import roc_auc_score
 
 from modifind.data.after_treatment import refuse_after_treatment
 from modifind.data.clusters import Clusters, cluster_folds, cluster_keys
-from modifind.data.containers import is_known
 from modifind.data.design import Design
 from modifind.data.determined import find_determined
 from modifind.data.feature_groups import Unit
@@ -170,9 +169,10 @@ def refuse_later_columns(run: Run, data: Data) -> None:
     design = design_of(run, data)
     if (design.said and not design.randomised) or (design.randomised and design.chance == "fitted"):
         return
+    check_scores(run, data)
     chances = data.block.scores
-    if design.chance == "known" and is_known(run.propensity):
-        chances = np.broadcast_to(np.asarray(run.propensity.estimator, dtype=np.float64), data.arms.shape)
+    if design.chance == "known" and chances is None:
+        chances = np.full(data.arms.shape, float(run.propensity.estimator))
     refuse_after_treatment(data.block, data.columns_in, data.named, chances, declared=design.randomised)
 
 
@@ -183,8 +183,13 @@ def check_settings(run: Run, data: Data) -> None:
         refuse_clusters(run.statistic)
     run.check_outcome(block.y, block.treatment, weighted=not block.weights.uniform)
     refuse_gaps(run.statistic, [block.table.names[m] for m in sorted(block.table.incomplete)])
+    check_scores(run, data)
+
+
+def check_scores(run: Run, data: Data) -> None:
+    """Refuse known scores that are none."""
     by_row = data.looked.sample.propensity is not None  # otherwise scores are the shares of strata, if there are any
-    (PropensityModel(block.scores) if by_row else run.propensity).check(block.y.size)
+    (PropensityModel(data.block.scores) if by_row else run.propensity).check(data.arms.size)
 
 
 def _within_clusters(data: Data, determined: frozenset[int]) -> tuple[dict[int, NDArray[np.int64]], Clusters]:
