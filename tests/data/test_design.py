@@ -61,13 +61,13 @@ def test_a_column_that_the_treatment_has_changed_is_refused_unless_it_is_named(s
 
 def test_columns_that_nobody_named_are_looked_at_where_they_are_adjusted_for():
     frame, y, arms = trial()
-    with pytest.raises(ValueError, match="^later: "):
+    with pytest.raises(ValueError, match=r"^later: "):
         fit(frame, y, arms, features=["age", "marker"])
 
 
 def test_tables_in_pieces_are_looked_at_as_well():
     frame, y, arms = trial(n=600)
-    with pytest.raises(ValueError, match="^later: "):
+    with pytest.raises(ValueError, match=r"^later: "):
         fit(frame, y, arms, {"design": "randomised", "max_train_rows": 300})
 
 

@@ -145,8 +145,8 @@ def refuse_after_treatment(
         Chance of every row to be treated; by default the share of treated rows.
     declared : bool
         Whether the treatment is known to be randomised. Otherwise it is taken as randomised where other columns, at
-        least three and twice as many as differ, do not tell the arms apart, and what they say of those that differ does not
-        either.
+        least three and twice as many as differ, do not tell the arms apart, and what they say of those that differ
+        does not either.
 
     Raises
     ------
