@@ -183,7 +183,7 @@ def test_contradictions_are_refused(settings, columns, message):
 def test_a_result_keeps_its_design(tmp_path):
     frame, y, arms = trial()
     found = fit(frame.drop(columns="later"), y, arms)
-    assert "no design was declared" in design_sentence(found.settings)
+    assert "Taken as observational" in design_sentence(found.settings)
     found.to_json(tmp_path / "result.json")
     assert SelectionResult.from_json(tmp_path / "result.json").settings["design"] == found.settings["design"]
 

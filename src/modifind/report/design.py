@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-UNSAID = (
-    "Taken as observational, because no design was declared: design='randomised' (--randomised) declares a trial, "
-    "design='observational' (--observational) a study that is none."
-)
+UNSAID = "Taken as observational: design='randomised' (--randomised) declares a trial."
 
 
 def design_sentence(settings: Mapping[str, Any]) -> str:
