@@ -173,7 +173,7 @@ def few():
     """A small table of many kinds of columns: few rows, quick fits."""
     rng = np.random.default_rng(1)
     n = 900
-    X, treatment = confounded_table(rng, n, 2)
+    X, treatment = rng.normal(size=(n, 2)), rng.integers(0, 2, n)
     frame = pd.DataFrame({"age": X[:, 0], "dose": X[:, 1]})
     frame["site"] = np.array(["north", "south", "west"])[rng.integers(0, 3, size=n)]
     frame["stage"] = pd.Categorical(np.array(["mild", "bad"])[rng.integers(0, 2, size=n)], ["mild", "bad", "worst"])

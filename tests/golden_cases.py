@@ -63,7 +63,7 @@ def fit(statistic: Any = None, sampler: Any = "gaussian", /, *, way: str = "", *
     elif way == "clusters":
         rows["clusters"] = np.repeat(np.arange(ROWS // 4), 4)
     elif way == "strata":
-        rows["strata"] = X.pop("ward").to_numpy()
+        rows |= {"strata": X.pop("ward").to_numpy(), "features": list(X)}  # "dose" differs between the arms
     elif way == "missing":
         settings["missing"] = "category"
     elif way == "groups":

@@ -113,6 +113,12 @@ class ModifierSelector(BaseModifierSelector):
         Which outcomes are better. The report then speaks of benefit and harm; no number depends on it.
     unit : str, optional
         Unit of the outcome, for the report and figures.
+    design : {None, "randomised", "observational"}, default=None
+        How the treatment was given. "randomised" without a known `propensity` or strata takes the observed share of
+        treated rows as the probability of treatment. None means randomised where a known propensity or strata are
+        given, otherwise observational. A column in which the arms of a randomised treatment differ by more than chance
+        is refused unless it is named in `features` or `adjust_for`; where no design is given, also if the other columns
+        do not tell the arms apart.
 
     Attributes
     ----------
@@ -167,6 +173,7 @@ class ModifierSelector(BaseModifierSelector):
         effect_scale: str = "difference",
         better: str | None = None,
         unit: str | None = None,
+        design: str | None = None,
     ) -> None:
         self.statistic = statistic
         self.sampler = sampler
@@ -194,6 +201,7 @@ class ModifierSelector(BaseModifierSelector):
         self.effect_scale = effect_scale
         self.better = better
         self.unit = unit
+        self.design = design
 
     def fit(
         self,

@@ -411,6 +411,16 @@ arms("invalid shares", lambda a: THREE, **SHARED, typed=["--propensity", "low=1.
 SHARED = {"rows": {"reference": "low"}, "propensity": {"low": 0.5, "none": 0.5}}
 arms("a share of no arm", lambda a: THREE, **SHARED, typed=["--propensity", "low=0.5,none=0.5"])
 command("a share that is not a number", "--propensity", "drug=half,placebo=half")
+# The design.
+table("an unknown design", design="trial", file=False)
+table("an observational study with a known share", design="observational", typed=["--observational"])
+table(
+    "an observational study with strata", rows={"strata": EVEN}, design="observational", propensity="auto", file=False
+)
+table("a trial with fitted scores", design="randomised", propensity="mlp", file=False)
+command("a share beside a propensity", "--randomised", "0.5")
+command("a share of 50", "--propensity", "auto", "--randomised", "50")
+command("both designs", "--propensity", "auto", "--randomised", "--observational")
 # Outcomes.
 outcome("a constant outcome", lambda y: 0 * y + 2)
 outcome("an outcome of words", lambda y: np.where(y > 0, "good", "bad"))
@@ -505,6 +515,7 @@ column(
     "two features that together give the treatment",
     lambda X, y, a: np.where(a == 1, 9.0, -9.0) - X["dose"] * 5 + X["age"] / 10,
     propensity="auto",
+    rows={"features": ["age", "dose", "sex", "extra"]},
 )
 # Columns that are warned of.
 column("a constant column", 1.0)
@@ -587,7 +598,10 @@ table(
     file=False,
 )
 table("a known probability that does not fit the arms", propensity=0.8)
-column("a column that the treatment moved", lambda X, y, a: X["dose"] + 2 * a + np.sin(np.arange(N)), "week20")
+SHARED = lambda X, y, a: X["dose"] + 2 * a + np.sin(np.arange(N))  # noqa: E731
+column("a column that the treatment moved", SHARED, "week20")
+column("the same where no design is declared", SHARED, "week20", propensity="auto")
+column("the same where it is named", SHARED, "week20", rows={"adjust_for": ["week20"]})
 column("a column that nearly equals the outcome", lambda X, y, a: (y + 0.1 * np.sin(np.arange(N))).round(3), "later")
 table(
     "a time and the flag of its event",

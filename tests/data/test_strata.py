@@ -88,8 +88,8 @@ def test_weighted_scores_are_weighted_shares():
 
 def test_known_scores_and_classifiers_stay(fitted):
     X, y, treatment, site = fitted[1]
-    known = RATIOS[pd.factorize(site)[0]]
-    half = selector(propensity=0.5).fit(X, y, treatment=treatment, strata=site).result_
+    known = pd.Series(site).map(dict(zip(["north", "south", "east", "west"], RATIOS, strict=True))).to_numpy()
+    half = selector(propensity=0.5).fit(X, y, treatment=treatment, strata=site, features=range(4)).result_
     assert half.settings["propensity_model"] == "known, 0.5 for every row"
     # Scores by stratum are a function of the stratum, which is among the columns: no warning.
     rows = selector(propensity=known).fit(X, y, treatment=treatment, strata=site).result_

@@ -290,7 +290,9 @@ def test_streamed_tables_have_the_same_checks_of_columns():
     frame["later"] = rng.normal(size=n) + arms
     y = frame["age"] + rng.normal(size=n)
     settings = {"statistic": LINEAR, "sampler": "gaussian", "propensity": 0.5, "random_state": 0, "explain": False}
-    result = quiet_fit(frame, y, arms, max_train_rows=600, **settings).result_
+    selector = ModifierSelector(max_train_rows=600, **settings)
+    with pytest.warns(UserWarning, match="later"):
+        result = selector.fit(frame, y, arms, features=["age", "later"]).result_
     assert result.settings["n_train_rows"] < n
     assert kinds_that_failed(result) == ["arms_differ"]
 

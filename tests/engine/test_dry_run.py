@@ -94,6 +94,7 @@ def test_a_messy_table_is_told_line_by_line(messy):
         "strata",
         "weights",
         "clusters",
+        "design",
         "propensity",
         "test",
         "time",

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli import options
-from modifind.cli.columns import read_discrete, read_groups, read_propensity, read_roles
+from modifind.cli.columns import read_design, read_discrete, read_groups, read_roles
 from modifind.cli.tables import Roles, open_table
 from modifind.cli.warned import Lines, warnings_as_lines
 from modifind.data.files.text import Dialect
@@ -44,11 +44,11 @@ def open_analysis(
     opened = open_table(data, dialect=Dialect(**asdict(text)), jobs=run.jobs, **asdict(pieces))
     with warnings_as_lines() as lines, opened as table:
         names = column_names(table)
-        propensity, scores = read_propensity(columns.propensity, names)
+        design, propensity, scores = read_design(columns, names)
         roles = read_roles(columns, table, scores)
         lines.columns, lines.roles = names, roles
-        if select.preset and scores is not None:
-            raise ValueError("--preset fixes the propensity; leave --propensity out")
+        if select.preset and (scores is not None or columns.randomised is not None):
+            raise ValueError("--preset fixes the propensity; leave --propensity and --randomised out")
         selector = _selector(method, select, effects, propensity)
         selector.set_params(
             discrete_features=read_discrete(columns.discrete, names, roles),
@@ -57,6 +57,7 @@ def open_analysis(
             n_jobs=run.jobs,
             progress=True,
             checkpoint=run.checkpoint,
+            design=design,
         )
         yield Analysis(table, roles, selector, lines)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import re
 import signal
 import sys
 from pathlib import Path
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 DATA_SUFFIXES = (".csv", ".parquet")
 RESULT_SUFFIXES = (".json", ".csv")
+SHARES = re.compile(r"[.\d]|[^-].*=")  # what `--randomised` may be followed by
 UNPRINTED = 1
 IN_DOUBT = 3
 INTERRUPTED = 130
@@ -41,7 +43,7 @@ def main() -> None:
 
 def _run() -> int:
     try:
-        code = app(_with_local_cluster(sys.argv[1:]), standalone_mode=False)
+        code = app(_with_defaults(sys.argv[1:]), standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):  # typer makes the one of the other
         code = INTERRUPTED
     except (ValueError, OSError, ImportError) as error:
@@ -62,13 +64,18 @@ def _run() -> int:
     return code if isinstance(code, int) else 0
 
 
-def _with_local_cluster(arguments: list[str]) -> list[str]:
-    """``--dask`` without an address means a local cluster, which an option with a value cannot say by itself."""
+def _with_defaults(arguments: list[str]) -> list[str]:
+    """Options that need no value, with the one that they then mean, which an option with a value cannot say by itself.
+
+    ``--dask`` without an address means a local cluster, and ``--randomised`` without a share the observed one.
+    """
     filled = []
-    for place, argument in enumerate(arguments, start=1):
+    for argument, following in zip(arguments, [*arguments[1:], "-"], strict=True):
         filled.append(argument)
-        if argument == "--dask" and (place == len(arguments) or arguments[place].startswith("-")):
+        if argument == "--dask" and following.startswith("-"):
             filled.append("local")
+        if argument == "--randomised" and not SHARES.match(following):
+            filled.append(options.OBSERVED)
     return filled
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from modifind.cli import options
@@ -31,7 +32,8 @@ def read_roles(asked: options.Columns, table: Any, scores: str | None) -> Roles:
     per_row = asked.strata, asked.weight, asked.clusters
     labels = asked.treated, asked.reference, _read_arms(asked.arms)
     adjusted = [name for name in used if name in adjusted]
-    return Roles(list(used), asked.outcome, asked.treatment, adjusted, scores, *per_row, *labels)
+    known = [*named, *(tested if asked.features else ())]
+    return Roles(list(used), asked.outcome, asked.treatment, adjusted, scores, *per_row, *labels, known)
 
 
 def _read_arms(texts: list[str] | None) -> tuple[str, ...] | None:
@@ -60,12 +62,34 @@ def _tested(asked: options.Columns, columns: list[str], scores: str | None) -> t
     return tested, named, unnamed
 
 
-def read_propensity(value: str, columns: list[str]) -> tuple[Any, str | None]:
+def read_design(asked: options.Columns, columns: list[str]) -> tuple[str | None, Any, str | None]:
+    """The design and the propensity as settings; where the latter is a column of known scores, that column."""
+    if asked.observational and asked.randomised is not None:
+        raise ValueError("--randomised and --observational contradict each other; leave one of them out")
+    if asked.randomised is None:
+        return ("observational" if asked.observational else None, *_read_propensity(asked.propensity, columns))
+    if asked.propensity != "auto":
+        raise ValueError("--propensity and --randomised both say what share was treated; leave --propensity out")
+    share = FITTED_SCORES[0] if asked.randomised == options.OBSERVED else _read_share(asked.randomised)
+    return "randomised", share, None
+
+
+def _read_share(text: str) -> float | dict[str, float]:
+    """The share of a trial that is treated, or the shares of its arms by label."""
+    if "=" in text:
+        return _read_shares(text, "--randomised")
+    with suppress(ValueError):
+        if 0 < float(text) < 1:
+            return float(text)
+    raise ValueError(f"--randomised takes no value or a share between 0 and 1, such as 0.5, not {text!r}")
+
+
+def _read_propensity(value: str, columns: list[str]) -> tuple[Any, str | None]:
     """The propensity as a setting, a number or shares by label; where it is a column of known scores, that column."""
     if value in FITTED_SCORES:
         return value, None
     if value not in columns and "=" in value:
-        return _read_shares(value), None
+        return _read_shares(value, "--propensity"), None
     try:
         return float(value), None
     except ValueError:
@@ -75,7 +99,7 @@ def read_propensity(value: str, columns: list[str]) -> tuple[Any, str | None]:
     raise ValueError(f"--propensity must be auto, mlp, a number or a column; {value!r} is none of them{close}")
 
 
-def _read_shares(text: str) -> dict[str, float]:
+def _read_shares(text: str, option: str) -> dict[str, float]:
     """``placebo=0.5,low=0.25,high=0.25`` as shares by label."""
     shares = {}
     for part in text.split(","):
@@ -84,7 +108,7 @@ def _read_shares(text: str) -> dict[str, float]:
             shares[label.strip()] = float(share)
         except ValueError:
             raise ValueError(
-                f"--propensity must give a share for every label, such as 'placebo=0.5,drug=0.5'; found {part!r}"
+                f"{option} must give a share for every label, such as 'placebo=0.5,drug=0.5'; found {part!r}"
             ) from None
     return shares
 

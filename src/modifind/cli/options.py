@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from modifind.result.selection_result import SelectionResult
 
 DEFAULT_STATISTIC = "effect_likelihood"
+OBSERVED = "observed"  # the share of a trial where none is given
 FIGURE_FORMATS = ("svg", "png", "pdf")
 
 
@@ -92,6 +93,14 @@ class Columns:
     propensity: Annotated[
         str, Option(help="auto, mlp, a number, shares such as 'a=0.5,b=0.25,c=0.25', or a column with known scores.")
     ] = "auto"
+    randomised: Annotated[
+        str | None,
+        Option(
+            metavar="[SHARE]",
+            help="The treatment was randomised, by default with the observed share; or shares 'a=0.5,b=0.25,c=0.25'.",
+        ),
+    ] = None
+    observational: Annotated[bool, Option("--observational", help="The treatment was not randomised.")] = False
     strata: Annotated[str | None, Option(help="Column with the strata that a trial was randomised in.")] = None
     weight: Annotated[str | None, Option(help="Column with sample weights.")] = None
     clusters: Annotated[str | None, Option(help="Column that says which rows belong together, such as a clinic.")] = (

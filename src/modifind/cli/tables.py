@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pandas as pd
 
 from modifind.data.files.opening import open_file, open_matching, refuse_folder
 from modifind.data.files.text import Dialect
-from modifind.data.roles import Checked
+from modifind.data.roles import SomeNamed
 from modifind.data.sources import refuse_more_columns
 from modifind.result.writing import write_bytes
 
@@ -23,7 +23,8 @@ class Roles:
     """What the columns of a table are.
 
     `features` are the columns of X, `adjusted` those of them that are not tested, `scores` known propensity scores, the
-    next three arguments of `fit`; `treated`, `reference` and `arms` are labels of the treatment.
+    next three arguments of `fit`; `treated`, `reference` and `arms` are labels of the treatment; `named` are columns
+    that `--features` and `--adjust-for` name.
     """
 
     features: list[str]
@@ -37,6 +38,7 @@ class Roles:
     treated: str | None = None
     reference: str | None = None
     arms: tuple[str, ...] | None = None
+    named: list[str] = field(default_factory=list)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -44,8 +46,8 @@ class Roles:
         return {
             "outcome": self.outcome,
             "treatment": self.treatment,
-            "features": Checked(name for name in self.features if name not in self.adjusted),
-            "adjust_for": Checked(self.adjusted),
+            "features": SomeNamed((name for name in self.features if name not in self.adjusted), self.named),
+            "adjust_for": SomeNamed(self.adjusted, self.named),
             "sample_weight": self.weight,
             "clusters": self.clusters,
             "strata": self.strata,

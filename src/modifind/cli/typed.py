@@ -38,6 +38,12 @@ FOLLOWS = r"must\b|needs?\b|names\b|is for\b|for a\b|\S+ (?:is in use|belongs to
 PHRASES = {
     "outcome_transform='log'": "--log-outcome",
     "explain=False": "--no-explain",
+    "design='randomised' (--randomised)": "--randomised",
+    "design='observational' (--observational)": "--observational",
+    "design='randomised'": "--randomised",
+    "design='observational'": "--observational",
+    "leave out of X what": "leave out with --exclude what",
+    "adjust_for=[...]": "--adjust-for",
     "Read the file with pandas.read_csv(decimal=',')": "Write them with decimal points",
     "leave clusters out": "leave --clusters out",
     "feature_groups need ": "--feature-group needs ",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from typing import Any
 
+from modifind._warned import warn
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.wording import listed, printable, respelled
 
@@ -36,9 +36,7 @@ def warn_alike(table: FeatureTable) -> None:
     ]
     if shown:
         more = f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
-        warnings.warn(
+        warn(
             f"levels that differ only in capitals, blanks or the form of letters count as different: "
-            f"{printable('; '.join(shown[:SHOWN]))}{more}. Write them alike if they mean the same",
-            UserWarning,
-            stacklevel=3,
+            f"{printable('; '.join(shown[:SHOWN]))}{more}. Write them alike if they mean the same"
         )

@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from modifind._typing import Array
 from modifind.data.clusters import Clusters
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.wording import named
 
-MOST_CHANGES = 4
+MOST_CHANGES = 4  # of the arm from one value to the next, so few that chance
+CHANCE = 1e-4  # gives them no more often than this
 ROWS_PER_VALUE = 5  # with fewer rows per distinct value a relabelling says nothing
 
 
@@ -91,8 +93,10 @@ def _determines(ranks: NDArray[np.int64], arms: NDArray[np.int64]) -> bool:
     treated = np.bincount(ranks, weights=arms, minlength=n_values)
     if ((treated > 0) & (treated < rows)).any():
         return False
-    changes = int((np.diff(treated > 0) != 0).sum())
-    return changes <= MOST_CHANGES or n_values * ROWS_PER_VALUE <= ranks.size
+    if n_values * ROWS_PER_VALUE <= ranks.size:
+        return True
+    changes, share = int((np.diff(treated > 0) != 0).sum()), float((treated > 0).mean())
+    return changes <= MOST_CHANGES and binom.cdf(changes, n_values - 1, 2 * share * (1 - share)) < CHANCE
 
 
 def _is_copy(ranks: NDArray[np.int64], outcome: NDArray[np.int64]) -> bool:

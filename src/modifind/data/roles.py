@@ -5,7 +5,7 @@ Arguments of `ModifierSelector.fit` are resolved here, for frames of any library
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,6 @@ from modifind.data.wording import listed, meant, printable, repeated
 
 FIRST_ROWS = 10_000
 FITTED_SCORES = ("auto", "mlp")  # settings of the propensity that no column can be called
-
-
-class Checked(list[str]):
-    """Names of columns that the command line has looked at, or that the user did not name."""
 
 
 def assign_roles(
@@ -58,7 +54,8 @@ def assign_roles(
     Returns
     -------
     dict
-        X as a pandas or Dask DataFrame or as a source, and the other arguments but `outcome` and `features`.
+        X as a pandas or Dask DataFrame or as a source, the other arguments but `outcome` and `features`, and `named`,
+        the columns that the user has named as features or for adjustment; None where X has no names yet.
 
     Examples
     --------
@@ -76,7 +73,7 @@ def assign_roles(
     per_row = {word: values, "treatment": treatment, **per_row}
     if is_source(X):
         _refuse_beside_source(per_row | {"features": features})
-        return {"X": X, "adjust_for": adjust_for, "propensity": propensity}
+        return {"X": X, "adjust_for": adjust_for, "propensity": propensity, "named": None}
     check_same_rows(X=X, **per_row, propensity=getattr(propensity, "estimator", propensity))
     table = opened_files(X) if is_files(X) else X if is_distributed(X) else as_frame(X)
     named = {argument: column for argument, column in per_row.items() if isinstance(column, str)}
@@ -92,13 +89,36 @@ def assign_roles(
         named["propensity"], propensity = propensity, FITTED_SCORES[0]
     _refuse_several_rows(table, per_row | named, features, adjust_for)
     columns: dict[str, Any] = {}
-    X = table
+    X, known = table, named_columns(column_names(table), features, adjust_for)
     if named or features is not None:
         used, adjust_for = _chosen(table, named, features, adjust_for)
         _look_beside(table, used, named)
         X, columns = _taken(table, used, named)
-    found = {"X": X, **per_row, "propensity": propensity, **columns, "adjust_for": adjust_for}
+    found = {"X": X, **per_row, "propensity": propensity, **columns, "adjust_for": adjust_for, "named": known}
     return found | {"y": found.pop(word)}
+
+
+class SomeNamed(list[str]):
+    """Columns as the command line has looked at them, of which the user has named only some.
+
+    Attributes
+    ----------
+    named : frozenset of str
+        Those that the user has named.
+    """
+
+    def __init__(self, columns: Iterable[str], named: Iterable[str]) -> None:
+        super().__init__(columns)
+        self.named = frozenset(named)
+
+
+def named_columns(names: Sequence[str], features: Any, adjust_for: Any) -> frozenset[str]:
+    """Columns that the user has named as features or for adjustment."""
+    some: set[str] = set()
+    for argument, columns in (("features", features), ("adjust_for", adjust_for)):
+        listed = _listed(tuple(names), columns, argument) or ()
+        some |= getattr(columns, "named", frozenset(listed))
+    return frozenset(some)
 
 
 def _refuse_several_rows(table: Any, per_row: Mapping[str, Any], features: Any, adjust_for: Any) -> None:
@@ -173,7 +193,7 @@ def _chosen(
             raise ValueError(f"{argument} names {name!r}, which is not a column of X{meant(name, names)}")
     tested, adjusted = _listed(names, features, "features"), _listed(names, adjust_for, "adjust_for")
     for argument, columns, listing in (("features", features, tested), ("adjust_for", adjust_for, adjusted)):
-        if listing is not None and not isinstance(columns, Checked):
+        if listing is not None and not isinstance(columns, SomeNamed):
             refuse_unusable(first_rows(table, listing), argument)
     owned = {argument: [name] for argument, name in roles.items()}
     refuse_two_roles(owned | {"features": tested or [], "adjust_for": adjusted or []})

@@ -43,6 +43,8 @@ class Schema:
         For each feature its category labels in code order, or None when continuous.
     arms, arm_labels : tuple
         Label of the control and of the treated as it comes, and as it is shown.
+    treated_share : float
+        Share of the rows, or of their weight, that is treated.
     transform : {None, "log"}
         Scale of the outcome.
     binary : bool
@@ -82,6 +84,7 @@ class Schema:
     arms: tuple[Any, ...]
     arm_labels: tuple[Any, ...]
     n_treated: int
+    treated_share: float
     transform: str | None
     binary: bool
     constant: tuple[bool, ...]
@@ -139,6 +142,7 @@ class Schema:
             arms=arms,
             arm_labels=shown,
             n_treated=sizes[arms[1]],
+            treated_share=_treated_share(summary.arms or sizes, arms),
             transform=transform,
             binary=y.levels is not None,
             constant=tuple(c.n_distinct + (c.n_missing > 0) == 1 for c in summary.columns),
@@ -338,6 +342,11 @@ def _check_rows(summary: Summary, transform: str | None, outcome: str) -> None:
             f"propensity must lie strictly between 0 and 1; found {known.n_missing} missing values and a range "
             f"from {known.low:g} to {known.high:g}"
         )
+
+
+def _treated_share(sizes: Mapping[Any, float], arms: Sequence[Any]) -> float:
+    control, treated = (sizes[arm] for arm in arms)
+    return float(treated / (control + treated))
 
 
 def _stratum_shares(

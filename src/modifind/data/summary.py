@@ -210,6 +210,8 @@ class Summary:
         Keys of the clusters.
     strata : dict, optional
         Rows of each stratum and treatment, or the sum of their weights.
+    arms : dict, optional
+        Sum of the weights of each treatment, where rows have weights.
     places : tuple of int
         Where the columns are in a piece; none where they are in the order of the piece.
     max_levels : float
@@ -226,6 +228,7 @@ class Summary:
     weights: WeightSums | None = None
     clusters: NDArray[np.uint64] | None = None
     strata: dict[Any, float] | None = None
+    arms: dict[Any, float] | None = None
     places: tuple[int, ...] = ()
     max_levels: float = MAX_LEVELS
 
@@ -264,7 +267,8 @@ class Summary:
             own = np.ones(len(piece.X)) if counts is None else counts
             both = [frame.iloc[:, -1].to_numpy(), plain_column(arms).to_numpy()]
             strata = pd.Series(own).groupby(both).sum().to_dict()
-        known = scores, weights, clusters, strata
+        by_arm = None if counts is None else pd.Series(counts).groupby(plain_column(arms).to_numpy()).sum().to_dict()
+        known = scores, weights, clusters, strata, by_arm
         return cls(len(piece.X), names, limits, columns, y, treatment, *known, max_levels=max_levels)
 
     def __add__(self, other: Summary) -> Summary:
@@ -288,6 +292,7 @@ class Summary:
             sum_of(self.weights, other.weights),
             None if self.clusters is None or other.clusters is None else np.union1d(self.clusters, other.clusters),
             None if self.strata is None or other.strata is None else added(self.strata, other.strata),
+            None if self.arms is None or other.arms is None else added(self.arms, other.arms),
         )
 
     @property

@@ -61,7 +61,7 @@ class Arms:
         if self.scores is None:
             return float("nan"), float("nan")
         own = Weights.of(self.weights, self.treatment.size).values
-        found = [self._compare(part, own * seen) for part, seen in _parts(table, feature)]
+        found = [self._compare(part, own * seen) for part, seen in compared_parts(table, feature)]
         found = [pair for pair in found if not np.isnan(pair[1])]
         if not found:
             return 0.0, 1.0
@@ -86,7 +86,7 @@ class Arms:
         return float(terms.sum() / total / spread), p_value
 
 
-def _parts(table: FeatureTable, feature: int) -> list[tuple[Array, NDArray[np.bool_]]]:
+def compared_parts(table: FeatureTable, feature: int) -> list[tuple[Array, NDArray[np.bool_]]]:
     """Numbers that are compared between the arms, and the rows that have them."""
     column, n_levels = table.values[:, feature], table.n_levels(feature)
     every = np.ones(column.size, dtype=bool)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from modifind._torch import import_torch
+from modifind.data.design import check_design
 from modifind.data.feature_groups import has_groups
 from modifind.data.missing import check_missing, check_missing_outcome
 from modifind.data.population import check_population
@@ -43,6 +44,9 @@ def read_call(
     """
     check_params(params)
     found = assign_roles(*table, **columns, propensity=params["propensity"])
+    more = getattr(found["X"], "more", ())
+    rows = {"strata": found.get("strata") is not None or "strata" in more, "by_row": "propensity" in more}
+    check_design(params["design"], found["propensity"], **rows)
     params = params | {"propensity": found.pop("propensity")}
     return params, Given(**found, treated=treated, reference=reference, arms=arms)
 

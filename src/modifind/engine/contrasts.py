@@ -262,7 +262,9 @@ def _settings(by_arm: Mapping[str, SelectionResult], comparison: Comparison) -> 
         settings["model"] = {**settings["model"], "stack": stacks}
     if any(own.settings.get("interrupted") for own in by_arm.values()) or len(by_arm) < len(comparison.others):
         settings["interrupted"] = True
+    design = {name: value for name, value in settings["design"].items() if name != "share"}
     return settings | {
+        "design": design,
         "reference": comparison.reference,
         "arms": {str(comparison.reference): n_control, **n_treated},
         "treated_label": " or ".join(map(str, comparison.others)),

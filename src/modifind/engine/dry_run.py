@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from joblib import effective_n_jobs
 
-from modifind.data.containers import is_known
+from modifind.data.design import Design
 from modifind.data.feature_matrix import outcome_values
 from modifind.data.several_arms import Comparison
 from modifind.engine.call import read_call
@@ -20,6 +20,7 @@ from modifind.engine.job import Job
 from modifind.engine.placebo import Assignment
 from modifind.engine.reading import Data
 from modifind.engine.run import Run
+from modifind.engine.table import design_of
 from modifind.statistics.families import family_of
 
 MOST_NAMES = 12
@@ -57,7 +58,7 @@ def describe(params: dict[str, Any], *table: Any, **columns: Any) -> list[tuple[
         given = replace(given, **comparison.pair(comparison.others[0]))
         arms = _arms(comparison)
     data, run = Job.of(params).checked(given, weigh=False)
-    frame = data.looked.sample.X
+    frame, design = data.looked.sample.X, design_of(run, data)
     lines = [
         ("rows", f"{sum(comparison.counts.values()):,}" if arms and comparison is not None else _rows(data)),
         ("treatment", _treatment(data)),
@@ -71,9 +72,10 @@ def describe(params: dict[str, Any], *table: Any, **columns: Any) -> list[tuple[
         ("tested as one", _listed([f"{name} ({', '.join(own)})" for name, own in run.feature_groups.items()])),
         *_rows_known(data),
         ("in pieces", _pieces(data, params["max_train_rows"]) if run.statistic.in_pieces else ""),
-        ("propensity", _propensity(run.propensity.estimator, data)),
+        ("design", _design(design)),
+        ("propensity", _propensity(run.propensity.estimator, data, design)),
         ("test", _test(run)),
-        ("placebo treatments", _placebos(data, params["placebo_runs"], is_known(run.propensity))),
+        ("placebo treatments", _placebos(data, params["placebo_runs"], design)),
         ("time", "" if run.max_resamples(len(data.units)) else _time(data, run, params["placebo_runs"])),
     ]
     return [(heading, line) for heading, line in lines if line]
@@ -158,9 +160,9 @@ def _test(run: Run) -> str:
     return f"{name}, sampler {type(run.sampler).__name__}; {adjusted}, level {run.alpha:g}"
 
 
-def _placebos(data: Data, runs: int, known: bool) -> str:
+def _placebos(data: Data, runs: int, design: Design) -> str:
     scores = np.full(data.arms.size, data.arms.mean())
-    return f"{runs}; {Assignment.of(data, scores, known).described}" if runs else ""
+    return f"{runs}; {Assignment.of(data, scores, design).described}" if runs else ""
 
 
 def _rows_known(data: Data) -> list[tuple[str, str]]:
@@ -180,10 +182,18 @@ def _rows_known(data: Data) -> list[tuple[str, str]]:
     return found
 
 
-def _propensity(estimator: Any, data: Data) -> str:
+def _design(design: Design) -> str:
+    shown = "randomised" if design.randomised else "observational"
+    return shown if design.said else f"taken as {shown}; design='randomised' or design='observational' declares it"
+
+
+def _propensity(estimator: Any, data: Data, design: Design) -> str:
+    if design.chance == "strata":
+        return "share of treated rows in each stratum"
+    if design.chance == "observed":
+        return f"the observed share of treated rows, {data.schema.treated_share:.3g}"
     if isinstance(estimator, str):
-        shares = data.strata is not None and estimator == "auto"
-        return "share of treated rows in each stratum" if shares else f"{estimator}: fitted to the features"
+        return f"{estimator}: fitted to the features"
     if hasattr(estimator, "fit"):
         return f"{type(estimator).__name__}, fitted to the features"
     return "known, one score per row" if np.ndim(estimator) else f"known, {float(estimator):g} for every row"

@@ -23,13 +23,13 @@ from modifind.engine.models import Models
 from modifind.engine.passes import Pieces
 from modifind.engine.plan import Plan, Sums
 from modifind.engine.progress import ProgressBar
-from modifind.engine.record import collected, data_settings
+from modifind.engine.record import collected, data_settings, design_settings
 from modifind.engine.repeats import steadied
 from modifind.engine.resampling import MeasuringPass, check_sums, measure, measured_columns, resampled_tests, size_of
 from modifind.engine.review import baseline_settings, review_columns
 from modifind.engine.run import Run
 from modifind.engine.scored import OBSERVED
-from modifind.engine.table import Table
+from modifind.engine.table import Table, design_of
 from modifind.engine.testing import Outcome, outcome_of
 from modifind.engine.units import Tested, group_settings, null_hypothesis, warn_constant_members
 from modifind.explain.attempts import described
@@ -286,7 +286,7 @@ def _concluded(
         overview = Overview.of(
             outcomes, analysis.explainer.importance.y_bandwidth, shown, units, data.schema.n_rows, seed
         )
-    randomised = propensity.is_known or "n_strata" in data.recorded
+    randomised = design_of(run, data).randomised
     return Tested(
         names=names,
         kinds=[unit.kind(block.table) for unit in units],
@@ -325,6 +325,7 @@ def _recorded(analysis: Analysis, *, randomised: bool) -> dict[str, Any]:
         "model": getattr(models.prepared, "description", None),
         **data_settings(schema.arm_labels, schema.n_rows, schema.n_treated, models.propensity, run.seed),
         **known,
+        "design": design_settings(design_of(run, data), models.propensity.raw),
         "null_hypothesis": null_hypothesis(
             run.statistic,
             run.sampler,

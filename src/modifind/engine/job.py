@@ -38,7 +38,7 @@ from modifind.engine.reading import Data, Given, Looked, Reading
 from modifind.engine.record import distinct_messages, recorded, with_messages
 from modifind.engine.resuming import continued_pass, continued_tests, seed_of
 from modifind.engine.run import Run
-from modifind.engine.table import Table, check_settings, read_for, stream
+from modifind.engine.table import Table, check_settings, read_for, refuse_later_columns, stream
 from modifind.engine.units import Tested
 from modifind.engine.weighing import model_observed, with_record
 from modifind.result.concerns import warn_of
@@ -48,7 +48,7 @@ from modifind.result.selection_result import SelectionResult
 # Settings that a run takes as they are.
 PLAIN = (
     *("n_resamples", "alpha", "adjust", "outcome_transform", "n_jobs", "progress", "explain", "population"),
-    *("outcome", "effect_scale"),
+    *("outcome", "effect_scale", "design"),
 )
 
 
@@ -145,6 +145,7 @@ class Job:
         if not looked.whole:
             self._refuse_in_pieces()
         data = read_for(run, reading, looked)
+        refuse_later_columns(run, data)
         self._warn_unused()
         return data, run
 
@@ -164,7 +165,7 @@ class Job:
 
     def _reading(self, given: Given) -> Reading:
         ways = {name: self.params[name] for name in ("discrete_features", "missing", "missing_outcome")}
-        return Reading(**ways, treated=given.treated, adjust_for=given.adjust_for)
+        return Reading(**ways, treated=given.treated, adjust_for=given.adjust_for, named=given.named)
 
     @contextmanager
     def _opened(self, given: Given) -> Iterator[Pieces]:

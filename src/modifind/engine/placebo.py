@@ -22,6 +22,7 @@ from modifind._typing import Array
 from modifind._warned import warn
 from modifind._workers import WORKER_DIED, survivors
 from modifind.data.clusters import is_within
+from modifind.data.design import Design
 from modifind.data.feature_matrix import MIN_ARM_ROWS
 from modifind.data.pieces import Piece
 from modifind.data.wording import counted
@@ -30,7 +31,7 @@ from modifind.engine.fitting import fit_table
 from modifind.engine.progress import ProgressBar
 from modifind.engine.reading import Data, Looked, Reading
 from modifind.engine.run import Run
-from modifind.engine.table import Table, fit_scores, read_for
+from modifind.engine.table import Table, design_of, fit_scores, read_for
 from modifind.inference import adjust_p_values
 from modifind.result.placebo_result import PlaceboResult
 
@@ -76,16 +77,19 @@ class Assignment:
     described: str
 
     @classmethod
-    def of(cls, data: Data, scores: Array, known: bool) -> Assignment:
+    def of(cls, data: Data, scores: Array, design: Design) -> Assignment:
         """From what is known of the rows."""
         units, of_what, clusters, strata = np.arange(data.arms.size), "row", data.block.clusters, data.strata
         if not clusters.of_rows and is_within(data.arms, clusters.codes):
             units, of_what = clusters.codes.astype(np.int64), "cluster"
         if strata is not None and not is_within(strata, units):
             strata = None  # clusters that lie in several strata
-        if strata is not None and not known:
+        if strata is not None and design.chance != "known":
             return cls(data.arms, scores, units, strata, f"the treated {of_what}s of every stratum were drawn anew")
-        by = "the known probability" if known else "the fitted propensity score"
+        if design.chance == "observed":
+            everyone = np.zeros(units.size, dtype=np.int64)
+            return cls(data.arms, scores, units, everyone, f"as many {of_what}s as were treated were drawn anew")
+        by = "the known probability" if design.chance == "known" else "the fitted propensity score"
         return cls(data.arms, scores, units, None, f"every {of_what} was assigned by {by}")
 
     def draw(self, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -141,8 +145,8 @@ def run_placebos(
         warnings.simplefilter("ignore", UserWarning)  # the fit itself has said it
         table = Table.of(fit, read_for(fit, reading, looked))
         with one_thread():
-            scores = fit_scores(fit.propensity, table, fit.n_folds, score_seed)
-    assignment = Assignment.of(table.data, scores.scores, scores.is_known)
+            scores = fit_scores(fit, table, score_seed)
+    assignment = Assignment.of(table.data, scores.scores, design_of(fit, table.data))
     quiet = replace(fit, n_jobs=1, progress=False, explain=False)
     saved, found = _continued(checkpoint, n)
     left = {k: own for k, own in enumerate(seeds) if k not in found}

@@ -39,13 +39,17 @@ from modifind.data.weights import weight_numbers
 
 @dataclass(frozen=True)
 class Given:
-    """A table as the user passes it; these are the arguments of `ModifierSelector.fit`."""
+    """A table as the user passes it; these are the arguments of `ModifierSelector.fit`.
+
+    `named` are the columns that the user has named as features or for adjustment; None for those of `adjust_for`.
+    """
 
     X: Any
     y: Any = None
     treatment: Any = None
     treated: Any = None
     adjust_for: Any = None
+    named: frozenset[str] | None = None
     sample_weight: Any = None
     clusters: Any = None
     strata: Any = None
@@ -117,6 +121,8 @@ class Data:
         Codes before rare levels were pooled, of categories that have many levels left.
     outside : dict
         Rows at levels that one arm has hardly any rows of, by column, before rare levels were pooled.
+    named : frozenset of str
+        Columns that the user has named as features or for adjustment.
     recorded : dict
         What a result records of names, weights, clusters, strata and adjustment; nothing where there is none.
     """
@@ -128,6 +134,7 @@ class Data:
     adjusted: tuple[str, ...]
     unpooled: tuple[Array, ...]
     outside: dict[str, Outside]
+    named: frozenset[str]
     recorded: dict[str, Any]
 
     @property
@@ -180,6 +187,7 @@ class Reading:
     missing_outcome: str = "error"
     treated: Any = None
     adjust_for: Any = None
+    named: frozenset[str] | None = None
 
     @property
     def kept(self) -> str:
@@ -277,6 +285,7 @@ class Reading:
             adjusted,
             _unpooled(plain.table, block.table),
             outside_levels(plain.table, plain.treatment, clusters),
+            frozenset(adjusted) if self.named is None else self.named,
             recorded,
         )
 

@@ -15,9 +15,11 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
+from modifind._typing import Array
 from modifind._version import __version__
 from modifind._warned import warn
 from modifind.data.containers import is_distributed
+from modifind.data.design import Design
 from modifind.data.feature_matrix import AlsoDiscrete
 from modifind.nuisance.propensity.scores import FittedPropensity
 
@@ -86,6 +88,13 @@ def data_settings(
         "n_control": n_rows - n_treated,
         "propensity_clip": list(propensity.clip),
     }
+
+
+def design_settings(design: Design, scores: Array) -> dict[str, Any]:
+    """What a result records of how the treatment was given, with the chance where it is the same for every row."""
+    alike = design.chance in ("known", "observed") and bool((scores == scores[0]).all())
+    share = {"share": float(scores[0])} if alike else {}
+    return {"randomised": design.randomised, "said": design.said, "chance": design.chance, **share}
 
 
 def readable(value: Any) -> Any:

@@ -41,6 +41,7 @@ class Run:
     population: str = "all"
     outcome: str | Family = "auto"
     effect_scale: str = "difference"
+    design: str | None = None
 
     def check_outcome(self, y: Array, arms: NDArray[np.int64], *, weighted: bool) -> None:
         """Refuse an outcome that settings have no meaning for; warn where a scale decides that no one has chosen."""

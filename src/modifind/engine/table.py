@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from modifind._warned import warn
+from modifind.data.after_treatment import refuse_after_treatment
 from modifind.data.clusters import Clusters, cluster_folds, cluster_keys
+from modifind.data.design import Design
 from modifind.data.determined import find_determined
 from modifind.data.feature_groups import Unit
 from modifind.data.pieces import Block
@@ -166,6 +168,24 @@ def read_for(run: Run, reading: Reading, looked: Looked) -> Data:
     return reading.read(looked, run.feature_groups, run.outcome_transform, stratum_scores=by_share)
 
 
+def design_of(run: Run, data: Data) -> Design:
+    """How the treatment was given."""
+    by_row = data.looked.sample.propensity is not None
+    return Design.of(run.design, run.propensity, strata=data.strata is not None, by_row=by_row)
+
+
+def refuse_later_columns(run: Run, data: Data) -> None:
+    """Refuse columns that seem to have been measured after the treatment, but for those that the user has named."""
+    design = design_of(run, data)
+    if (design.said and not design.randomised) or (design.randomised and design.chance == "fitted"):
+        return
+    check_scores(run, data)
+    chances = data.block.scores
+    if design.chance == "known" and chances is None:
+        chances = np.full(data.arms.shape, float(run.propensity.estimator))
+    refuse_after_treatment(data.block, data.columns_in, data.named, chances, declared=design.randomised)
+
+
 def check_settings(run: Run, data: Data) -> None:
     """Refuse settings that have no meaning for a table, before anything is fitted."""
     block = data.block
@@ -173,8 +193,13 @@ def check_settings(run: Run, data: Data) -> None:
         refuse_clusters(run.statistic)
     run.check_outcome(block.y, block.treatment, weighted=not block.weights.uniform)
     refuse_gaps(run.statistic, [block.table.names[m] for m in sorted(block.table.incomplete)])
+    check_scores(run, data)
+
+
+def check_scores(run: Run, data: Data) -> None:
+    """Refuse known scores that are none."""
     by_row = data.looked.sample.propensity is not None  # otherwise scores are the shares of strata, if there are any
-    (PropensityModel(block.scores) if by_row else run.propensity).check(block.y.size)
+    (PropensityModel(data.block.scores) if by_row else run.propensity).check(data.arms.size)
 
 
 def _within_clusters(data: Data, determined: frozenset[int]) -> tuple[dict[int, NDArray[np.int64]], Clusters]:
@@ -232,9 +257,11 @@ def draw_folds(data: Data, block: Block, n_folds: int, seed: np.random.SeedSeque
     return stratum_folds(block.treatment, data.strata, n_folds, state)
 
 
-def fit_scores(model: PropensityModel, table: Table, n_folds: int, seed: np.random.SeedSequence) -> FittedPropensity:
-    """Propensity scores of the rows at hand: known ones, the shares of the strata, or fitted ones."""
-    data, block = table.data, table.block
+def fit_scores(run: Run, table: Table, seed: np.random.SeedSequence) -> FittedPropensity:
+    """Propensity scores of the rows at hand: known ones, the share of all rows or of the strata, or fitted ones."""
+    model, n_folds, data, block = run.propensity, run.n_folds, table.data, table.block
+    if design_of(run, data).chance == "observed":
+        return share_scores(model, data.schema.treated_share, block)
     if data.schema.stratum_shares is not None and block.scores is not None:
         n_strata = len(data.schema.categories[-1] or ())
         return stratum_scores(model, n_strata, block)
@@ -249,6 +276,20 @@ def fit_scores(model: PropensityModel, table: Table, n_folds: int, seed: np.rand
             seed, fold_seed = seed.spawn(2)
             given["folds"] = draw_folds(data, block, n_folds, fold_seed)
     return model.fit(block.table, block.treatment, n_folds=n_folds, seed=seed, **given)
+
+
+def share_scores(model: PropensityModel, share: float, block: Block) -> FittedPropensity:
+    """Scores of a trial whose ratio nobody passed: the share of its rows that is treated."""
+    model.check()
+    return FittedPropensity(
+        raw=np.full(block.y.size, share),
+        clip=model.clip,
+        treatment=block.treatment,
+        table=block.table,
+        description=f"the observed share of treated rows, {share:.3g}, for every row",
+        auc=0.5,
+        weights=block.weights,
+    )
 
 
 def stratum_scores(model: PropensityModel, n_strata: int, block: Block) -> FittedPropensity:

@@ -11,6 +11,7 @@ from modifind.charts.forest import ForestDisplay
 from modifind.charts.labels import Words, shortened, typographic, with_limits
 from modifind.data.wording import counted
 from modifind.report.content import comparisons, n_tested, verdict
+from modifind.report.design import design_sentence
 from modifind.result.concerns import summary
 from modifind.result.selection_result import SelectionResult, p_text
 from modifind.result.uncontrolled import control_sentence
@@ -153,7 +154,7 @@ def _change(words: Words, effect: float, low: float, high: float) -> str:
 
 
 def data_sentence(result: SelectionResult, words: Words) -> str:
-    """How many rows there are of each arm, what the outcome is, and how many features were tested."""
+    """How many rows there are of each arm, what the outcome is, how many features were tested, and the design."""
     s = result.settings
     direction = f", {words.better} is better" if words.better else ""
     unit = f" ({words.unit}{direction})" if words.unit else f" ({direction[2:]})" if direction else ""
@@ -162,7 +163,8 @@ def data_sentence(result: SelectionResult, words: Words) -> str:
         tested = f"only {n_tested(result)} of {len(result.table)} features"
     arms = [f"{own.settings['n_treated']:,} {Words.of(own).treated}" for _, own in comparisons(result)]
     rows = _listed([*arms, f"{s['n_control']:,} {words.control}"])
-    return f"{s['n_rows']:,} rows: {rows}. Outcome: {words.outcome}{unit}. {tested[0].upper()}{tested[1:]} tested."
+    table = f"{s['n_rows']:,} rows: {rows}. Outcome: {words.outcome}{unit}. {tested[0].upper()}{tested[1:]} tested."
+    return f"{table} {design_sentence(s)}".strip()
 
 
 def average_sentence(result: SelectionResult, words: Words) -> str:

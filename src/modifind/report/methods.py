@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from modifind.data.wording import counted
+from modifind.report.design import design_methods
 from modifind.result.effect_names import effect_name, scale_of
 from modifind.result.explained import MIN_SUPPORT, N_DRAWS
 from modifind.result.selection_result import PARTS, SelectionResult
@@ -99,6 +100,7 @@ def methods(result: SelectionResult) -> str:
     sentences = (
         *_several_methods(result),
         f"For each feature we tested the null hypothesis that {s['null_hypothesis']}, {test}{scale}{gaps}{sample}",
+        *filter(None, [design_methods(s)]),
         f"Propensity scores: {s['propensity_model']}.",
         f"P-values were {adjustment}, and features with {'an adjusted' if adjusted else 'a'} p-value of",
         f"at most {s['alpha']:g} were selected{f'; {doubt}' if doubt else ''}.",

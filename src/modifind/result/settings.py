@@ -30,6 +30,16 @@ class _Clusters(TypedDict):
     n_clusters: int
 
 
+class _Said(TypedDict):
+    randomised: bool
+    said: bool
+    chance: Literal["known", "strata", "observed", "fitted"]
+
+
+class _Design(_Said, total=False):
+    share: float
+
+
 class _OfEvery(TypedDict):
     alpha: float
     adjust: Literal["bh", "by", "holm", "bonferroni", "none"]
@@ -46,6 +56,7 @@ class _OfEvery(TypedDict):
 class Settings(_OfEvery, total=False):
     """Settings of every result, and those that some have."""
 
+    design: _Design
     propensity_clip: list[float]
     population: Literal["all", "overlap"]
     outcome_name: str

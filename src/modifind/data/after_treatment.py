@@ -1,0 +1,201 @@
+"""Columns that seem to have been measured after a randomised treatment, because its arms differ in them.
+
+What came before a randomised treatment differs between the arms by chance alone. Where nobody has said how the
+treatment was given, it is taken as randomised for this question only if nothing else tells the arms apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2
+from scipy.stats import t as student_t
+
+from modifind._typing import Array
+from modifind.data.clusters import treated_as_one
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.pieces import Block
+from modifind.data.suspicious import compared_parts
+from modifind.data.wording import counted, named
+
+MAX_CHANCE = 1e-4  # p-value of a difference between the arms, over all columns
+MIN_OTHERS = 3  # columns, with fewer of which nothing is known of how the treatment was given
+MIN_ALIKE = 0.005  # p-value below which a column may be another that the treatment has changed
+MIN_BALANCE = 0.02  # p-value below which other columns tell the arms apart, where these are all that is known
+UNBALANCED = 0.001  # the same where relations between columns tell more
+INFORMATIVE = 2.0  # expected score of other columns, from which on these relations tell something
+MIN_EVIDENCE = 2.0  # log-likelihood ratio of an effect of the treatment against a cause
+MAX_LEVELS = 50  # of a column that is looked at
+RIDGE = 1e-3
+
+
+@dataclass(frozen=True)
+class ArmSums:
+    """Sums over rows of treatment less its chance, times columns: near zero in what a trial measured before.
+
+    Attributes
+    ----------
+    block : Block
+        Rows.
+    chances : array of shape (n,)
+        Chance of every row to be treated, if the treatment was randomised.
+    """
+
+    block: Block
+    chances: Array
+
+    def columns(self, feature: int) -> Array:
+        """What is compared of a column: ranks and how far they are from the middle, gaps, or levels; each of mean 0."""
+        return np.column_stack([self._centred(part, seen) for part, seen in compared_parts(self.block.table, feature)])
+
+    def columns_of(self, features: Sequence[int]) -> Array:
+        """The same of several columns, without parts that are the same in all rows."""
+        columns = np.column_stack([self.columns(m) for m in features])
+        return columns[:, columns.any(axis=0)]
+
+    def _centred(self, part: Array, seen: NDArray[np.bool_]) -> Array:
+        even = self._even * seen
+        centred = np.where(seen, part - even @ part / max(even.sum(), 1e-300), 0.0)
+        spread = float(np.sqrt(even @ centred**2 / self._even.sum()))
+        return centred / spread if spread > 1e-9 else np.zeros(part.size)
+
+    @property
+    def _even(self) -> Array:
+        return self.block.weights.values * self.chances * (1.0 - self.chances)
+
+    def of_units(self, columns: Array) -> Array:
+        """The sums over each cluster, shape (units, k)."""
+        terms = self.block.weights.values * (self.block.treatment - self.chances)
+        return self.block.clusters.sums(terms[:, None] * columns)
+
+    def scores(self, columns: Array) -> Array:
+        """The sums in standard deviations, by the larger of the observed variance and the one that chance implies."""
+        sums = self.of_units(columns)
+        drawn = treated_as_one(self.block.treatment, self.block.clusters)
+        chance = self.block.weights.values * np.sqrt(self.chances * (1.0 - self.chances))
+        implied = drawn.sums(chance[:, None] * columns)
+        variance = np.maximum((sums**2).sum(axis=0), (implied**2).sum(axis=0))
+        return np.asarray(sums.sum(axis=0) / np.sqrt(np.maximum(variance, 1e-300)))
+
+    def p_values(self, columns: Array) -> Array:
+        """P-values of the sums, one for each column."""
+        freedom = max(self.block.clusters.freedom, 1.0)
+        return np.asarray(2.0 * student_t.sf(np.abs(self.scores(columns)), freedom))
+
+    def p_value(self, feature: int) -> float:
+        """P-value of no difference between the arms in a column, by what tells most."""
+        p_values = self.p_values(self.columns(feature))
+        return min(float(p_values.min()) * p_values.size, 1.0)
+
+    def p_value_of_all(self, columns: Array) -> float:
+        """P-value of no difference between the arms in any of some columns, by the clearest and by all together."""
+        alone = self.p_values(columns)
+        return min(float(alone.min()) * alone.size, self._p_value_together(columns), 1.0)
+
+    def _p_value_together(self, columns: Array) -> float:
+        """P-value of the sum of squared scores, by a scaled chi-squared distribution of the same mean and variance."""
+        sums, scores = self.of_units(columns), self.scores(columns)
+        spread = np.sqrt((sums**2).sum(axis=0))
+        sums = sums / np.where(spread > 0, spread, 1.0)
+        squared = float(((sums.T @ sums) ** 2).sum())
+        scale = squared / scores.size
+        return float(chi2.sf(scores @ scores / scale, scores.size / scale))
+
+    def as_cause(self, others: Array, differing: Array) -> tuple[float, float]:
+        """Score of what other columns say of one that differs: expected if that is a cause of treatment, and found.
+
+        What is related to a cause of the treatment differs between the arms as well, in proportion; what is related to
+        an effect of a randomised treatment does not.
+        """
+        weights, within = self.block.weights.values, self._within_arms(differing)
+        gram = others.T @ (weights[:, None] * others)
+        penalty = RIDGE * np.trace(gram) / len(gram)
+        said = others @ np.linalg.solve(gram + penalty * np.eye(len(gram)), others.T @ (weights * within))
+        unexplained = 1.0 - np.corrcoef(said, within)[0, 1] ** 2
+        shared = 1.0 - unexplained * (said.size - 1) / max(said.size - others.shape[1] - 1, 1)
+        score, found = self.scores(np.column_stack([differing, said]))
+        return float(np.sqrt(max(shared, 0.0)) * abs(score)), float(found * np.sign(score))
+
+    def _within_arms(self, column: Array) -> Array:
+        within, arms = column.copy(), self.block.treatment
+        for arm in (0, 1):
+            within[arms == arm] -= self.block.weights[arms == arm].mean(column[arms == arm])
+        return within
+
+
+def refuse_after_treatment(
+    block: Block, features: Collection[str], known: Collection[str], chances: Array | None, *, declared: bool
+) -> None:
+    """Refuse columns in which the arms of a randomised treatment differ by more than chance.
+
+    Of a table in pieces the rows of the sample are looked at.
+
+    Parameters
+    ----------
+    block : Block
+        Rows.
+    features : collection of str
+        Columns that may have been measured after the treatment.
+    known : collection of str
+        Those of them that the user has named as features or for adjustment, and that are therefore not refused.
+    chances : array of shape (n,), optional
+        Chance of every row to be treated; by default the share of treated rows.
+    declared : bool
+        Whether the treatment is known to be randomised. Otherwise it is taken as randomised where other columns, at
+        least three and twice as many as differ, do not tell the arms apart, and what they say of those that differ
+        does not either.
+
+    Raises
+    ------
+    ValueError
+        Names the columns, and how to say what they are.
+    """
+    share = block.weights.mean(block.treatment.astype(np.float64))
+    sums = ArmSums(block, np.full(block.y.size, share) if chances is None else chances)
+    table = block.table
+    seen = [m for m, name in enumerate(table.names) if name in features and _can_differ(table, m)]
+    p_values = {m: sums.p_value(m) for m in seen}
+    differing = [m for m in seen if p_values[m] < MAX_CHANCE / len(seen)]
+    refused = [m for m in differing if table.names[m] not in known]
+    if not refused:
+        return
+    others = [m for m in seen if m not in differing]
+    if not declared and not _show_randomisation(sums, others, differing):
+        return
+    columns, p_value = named([table.names[m] for m in refused]), min(p_values[m] for m in refused)
+    verb = "differ" if len(refused) > 1 else "differs"
+    raise ValueError(f"{columns}: {verb} {_reason(p_value, len(others), declared)}")
+
+
+def _can_differ(table: FeatureTable, feature: int) -> bool:
+    return not table.is_constant(feature) and table.n_levels(feature) <= MAX_LEVELS
+
+
+def _show_randomisation(sums: ArmSums, others: Sequence[int], differing: Sequence[int]) -> bool:
+    """Whether columns that do not differ show that the treatment was randomised."""
+    alike = [m for m in others if sums.p_value(m) >= MIN_ALIKE]
+    if len(alike) < max(MIN_OTHERS, 2 * len(differing)) or len(others) > len(alike) + len(differing):
+        return False
+    columns = sums.columns_of(alike)
+    expected, found = max(sums.as_cause(columns, sums.columns(m)[:, 0]) for m in differing)
+    if expected < INFORMATIVE:
+        return len(alike) == len(others) and sums.p_value_of_all(columns) >= MIN_BALANCE
+    return sums.p_value_of_all(columns) >= UNBALANCED and expected * (expected / 2 - found) >= MIN_EVIDENCE
+
+
+def _reason(p_value: float, n_others: int, declared: bool) -> str:
+    """Why columns are refused, and what to do."""
+    apart = f"between the arms (p = {p_value:.1g})"
+    remedy = (
+        "Adjusting for what the treatment has changed hides its effect: leave out of X what was measured after it, and "
+        "name in adjust_for=[...] what was measured before"
+    )
+    if declared:
+        return f"{apart}, as columns measured before a randomised treatment hardly do. {remedy}"
+    return (
+        f"{apart} and {counted(n_others, 'other column')} do not, as if the treatment were randomised and this "
+        f"measured after it. {remedy}; if the treatment was not randomised, say design='observational'"
+    )
