@@ -44,6 +44,26 @@ def test_coins_have_no_structure_left_whatever_the_columns():
     assert min(p) > 1e-4
 
 
+def test_a_pattern_finer_than_any_grid_is_seen_by_rows_next_to_each_other():
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-1, 1, (2000, 6))
+    residual = flips(rng, 2000, 0.5 + 0.3 * np.sign(np.sin(25 * x[:, 1]) * np.sin(25 * x[:, 4]))) - 0.5
+    variance = np.full(2000, 0.25)
+    assert Leftover(x).clearest(residual, variance).p_value > 0.001
+    trace = Leftover(x).nearby(residual, variance)
+    assert trace.p_value < 1e-4
+    assert trace.columns == (1, 4)
+
+
+def test_coins_of_rows_next_to_each_other_are_independent():
+    rng = np.random.default_rng(4)
+    x = np.column_stack((rng.normal(size=(400, 3)), rng.integers(0, 30, 400), rng.integers(0, 2, 400)))
+    p = [Leftover(x).nearby(flips(rng, 400) - 0.5, np.full(400, 0.25)).p_value for _ in range(100)]
+    assert np.mean(np.array(p) <= 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 100)
+    assert min(p) > 1e-4
+    assert Leftover(x[:, 4:]).nearby(flips(rng, 400) - 0.5, np.full(400, 0.25)) == Trace(1.0)
+
+
 @pytest.mark.parametrize("n_columns", [1, 2])
 def test_few_columns_have_no_grid_or_product_to_follow(n_columns):
     rng = np.random.default_rng(7)

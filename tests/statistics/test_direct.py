@@ -31,6 +31,7 @@ from modifind.statistics.direct import (
     Ranks,
     Scores,
     ValueFunctions,
+    _Number,
     function_shares,
     residual_scores,
 )
@@ -208,6 +209,15 @@ def test_numbers_have_a_line_a_ramp_and_a_bend_about_the_median_and_two_ends(uni
     # One impossible value counts as the last possible one does.
     outside = functions(np.array([[-9e6], [9e6]]))
     assert_allclose(outside, [[-MAX_LINE, -1, MAX_BEND**2, 0, 1], [MAX_LINE, 1, MAX_BEND**2, 1, 0]])
+
+
+@pytest.mark.parametrize("share", [0.3, 0.7, 0.74, 0.76, 0.9])
+def test_a_line_is_flat_for_few_values_however_many_are_zero(share):
+    rng = np.random.default_rng(0)
+    amounts = np.where(rng.random(2000) < share, 0.0, rng.exponential(size=2000))
+    line = _Number.of(amounts)(amounts)[:, 0]
+    assert (np.abs(line) >= MAX_LINE).mean() <= 0.021
+    assert np.corrcoef(line, amounts)[0, 1] ** 2 > 0.85
 
 
 def test_the_ramp_does_not_depend_on_the_scale_of_a_feature(uniform):

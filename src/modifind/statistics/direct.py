@@ -56,7 +56,8 @@ OTHER_FUNCTIONS = {"scale": "line", "tails": "ramp", "skewness": "ramp", "modes"
 MISSING_SHARE = 0.3
 MAX_LEVELS = 20
 MIN_LEVEL_ROWS = 10  # in either arm
-MAX_LINE = 3.0  # robust standard deviations from the median, beyond which a line is flat,
+FLAT_SHARE = 0.02  # of values that a line may be flat for,
+MAX_LINE = 3.0  # robust standard deviations from the median, beyond which it is flat,
 MAX_BEND = 2.0  # and its square
 RAMP = 4.0  # times the rank
 END = 0.1  # share of the rows over which a ramp goes up and stays
@@ -116,8 +117,7 @@ class _Number:
 
     @classmethod
     def of(cls, values: Array) -> _Number:
-        low, median, high = np.quantile(values, (0.25, 0.5, 0.75))
-        return cls(Ranks.of(values), float(median), float((high - low) / NORMAL_IQR or values.std()))
+        return cls(Ranks.of(values), *_median_and_spread(values))
 
     def __call__(self, values: Array) -> Array:
         line = np.clip((values - self.median) / self.spread, -MAX_LINE, MAX_LINE)
@@ -261,10 +261,16 @@ def _numbers(labels: tuple[Any, ...], codes: Array) -> Array | None:
     seen = numbers[codes.astype(np.intp)]
     if not np.isfinite(seen).any():
         return None
-    seen = seen[np.isfinite(seen)]
-    low, median, high = np.quantile(seen, (0.25, 0.5, 0.75))
-    spread = float((high - low) / NORMAL_IQR or np.abs(seen - median).max()) or 1.0
+    median, spread = _median_and_spread(seen[np.isfinite(seen)])
     return np.clip(np.where(known, numbers - median, 0.0) / spread, -MAX_LINE, MAX_LINE)
+
+
+def _median_and_spread(values: Array) -> tuple[float, float]:
+    """The median and robust standard deviation, so large that a line is flat for few values only."""
+    low, median, high = np.quantile(values, (0.25, 0.5, 0.75))
+    distance = np.abs(values - median)
+    spread = max((high - low) / NORMAL_IQR, np.quantile(distance, 1.0 - FLAT_SHARE) / MAX_LINE)
+    return float(median), float(spread or distance.max() or 1.0)
 
 
 def _is_common(rows: NDArray[np.bool_], treatment: Ints) -> bool:

@@ -83,7 +83,8 @@ class ScoreCheck:
     def trace(self) -> Trace:
         """The clearest structure along features, combinations of them and the scores themselves."""
         order = Association(self.columns).order(self.residual[:, None])
-        kinds = [Leftover(self.columns, order).clearest(self.residual, self.variance)]
+        leftover = Leftover(self.columns, order)
+        kinds = [leftover.clearest(self.residual, self.variance), leftover.nearby(self.residual, self.variance)]
         kinds += [self.along_trees(self.residual, rising=True), self.along(self.index[:, None]), self.along_scores()]
         return self._named(Trace.clearest(kinds))
 

@@ -16,6 +16,7 @@ from scipy.special import chdtrc
 from scipy.stats import rankdata
 
 from modifind._typing import Array, Ints
+from modifind.nuisance.regression.blocks import random_rows
 from modifind.nuisance.regression.terms import bend
 
 CURVE_BINS = 10
@@ -24,6 +25,10 @@ GRID_BINS = (6, 12)
 MIN_VARIANCE = 2.0  # of the sum over a bin that counts
 MAX_COLUMNS = 40  # of products and grids
 MIN_NEIGHBOURS, MAX_NEIGHBOURS = 10, 40
+NEAREST = 4  # rows to each row, of at most so many rows,
+PAIRED_ROWS = 10_000
+MAX_PAIRED = 10  # columns, of so many values at least
+MIN_VALUES = 20
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,16 @@ class Leftover:
             best, count = min(best, trace, key=lambda own: own.p_value), count + 1
         return self._named(Trace(min(best.p_value * max(count, 1), 1.0), best.columns))
 
+    def nearby(self, residual: Array, variance: Array) -> Trace:
+        """Whether rows next to each other in two columns have residuals of one sign, however fine the pattern is."""
+        rows = random_rows(residual.size, PAIRED_ROWS)
+        many = [j for j in range(self.places.size) if np.unique(self.columns[rows, j]).size > MIN_VALUES]
+        best, count = NO_TRACE, 0
+        for pair in combinations(many[:MAX_PAIRED], 2):
+            trace = Trace(_nearest_p(self.columns[rows][:, pair], residual[rows], variance[rows]), pair)
+            best, count = min(best, trace, key=lambda trace: trace.p_value), count + 1
+        return self._named(Trace(min(best.p_value * max(count, 1), 1.0), best.columns))
+
     def _sides(self) -> Iterator[Array]:
         ranks = self.ranks[:, self.crossed]
         yield ranks
@@ -193,9 +208,22 @@ def _unit(columns: Array) -> Array:
 
 def neighbours_mean(columns: Array, target: Array) -> Array:
     """Mean of a target over the rows nearest to each row, without the row itself, by ranks of some columns."""
-    n_rows = target.size
+    count = int(np.clip(np.sqrt(target.size) / 4.0, MIN_NEIGHBOURS, MAX_NEIGHBOURS))
+    near = _nearest(columns, count)
+    return (target[near].sum(axis=1) - target) / max(near.shape[1] - 1, 1)
+
+
+def _nearest(columns: Array, count: int) -> Ints:
+    """Numbers of each row and of the rows nearest to it, by ranks of some columns."""
     jitter = np.random.default_rng(0).random(columns.shape)  # many rows at one place are slow to search
     ranks = np.column_stack([rankdata(column) for column in columns.T]) + jitter
-    count = int(np.clip(np.sqrt(n_rows) / 4.0, MIN_NEIGHBOURS, MAX_NEIGHBOURS))
-    near = cKDTree(ranks).query(ranks, min(count + 1, n_rows))[1]
-    return (target[near].sum(axis=1) - target) / max(near.shape[1] - 1, 1)
+    return cKDTree(ranks).query(ranks, min(count + 1, len(columns)))[1].astype(np.int64)
+
+
+def _nearest_p(columns: Array, residual: Array, variance: Array) -> float:
+    """P-value of the sum of products of residuals of rows that are nearest to each other."""
+    near = _nearest(columns, NEAREST)[:, 1:]
+    mutual = (near[near] == np.arange(residual.size)[:, None, None]).any(axis=2)
+    total = float((residual[:, None] * residual[near]).sum())
+    spread = float((variance[:, None] * variance[near] * (1.0 + mutual)).sum())
+    return float(bernstein_p(total, spread, 2.0 * np.abs(residual).max() ** 2)) if total > 0 else 1.0
