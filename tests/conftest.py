@@ -78,13 +78,13 @@ def runs(full, small):
     return full if ALL_STUDIES else small
 
 
-def quiet_fit(X, y, treatment, **settings):
+def quiet_fit(X, y, treatment, *, features=None, **settings):
     """Fit a selector whose few resamples are meant; explanations, which take as long again, have to be asked for."""
     settings = {"explain": False} | settings
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="n_resamples=")
         warnings.filterwarnings("ignore", message=".*propensity scores were outside")
-        return ModifierSelector(**settings).fit(X, y, treatment=treatment)
+        return ModifierSelector(**settings).fit(X, y, treatment=treatment, features=features)
 
 
 def raw_p_values(X, y, treatment, **settings):
@@ -165,7 +165,7 @@ def data():
 
 @pytest.fixture(scope="session")
 def streamed(data):
-    return fit(data.X, data.y, data.treatment)
+    return fit(data.X, data.y, data.treatment, features=list(data.X))
 
 
 @pytest.fixture(scope="session")

@@ -20,8 +20,9 @@ FAST = {
 }
 
 
-def fit(X, y, treatment, *, treated=None, **settings):
-    return ModifierSelector(**FAST | settings).fit(X, y, treatment=treatment, treated=treated).result_
+def fit(X, y, treatment, *, treated=None, features=None, **settings):
+    selector = ModifierSelector(**FAST | settings)
+    return selector.fit(X, y, treatment=treatment, treated=treated, features=features).result_
 
 
 def fit_source(source, *, treated=None, **settings):
@@ -53,7 +54,7 @@ def close(one, two, tolerance=1e-10, **explained):
 
 
 def logistic_scores(few):
-    return 1 / (1 + np.exp(-0.05 * few.X["age"].to_numpy()))
+    return 1 / (1 + np.exp(0.05 * few.X["age"].to_numpy()))
 
 
 def row_plan(seed=0, n_folds=5, n_repeats=2):

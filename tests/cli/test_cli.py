@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from modifind.cli.app import _counts, _with_local_cluster, main
+from modifind.cli.app import _counts, _with_defaults, main
 from modifind.datasets import make_modifiers
 from modifind.paper import runs
 from modifind.result.selection_result import SelectionResult
@@ -103,7 +103,7 @@ def test_same_seed_gives_the_same_file_for_csv_and_parquet_and_any_number_of_job
 
 
 def test_columns_can_be_chosen_excluded_and_declared_discrete(data_folder, tmp_path, monkeypatch, capsys):
-    chosen = ("--features", "X1, X2,X3", "--exclude", "X3", "--treated", "placebo", "--propensity", "0.5")
+    chosen = ("--features", "X1, X2,X3", "--exclude", "X3", "--treated", "placebo", "--adjust-for", "X4,X5")
     settings = ("--alpha", "0.2", "--adjust", "holm", "--resamples", "99", "--out", tmp_path / "r.json")
     table = (data_folder / "good.csv", *GOOD, "--statistic", "wcmmd")
     code, said = here(monkeypatch, capsys, "select", *table, *chosen, *settings)
@@ -115,7 +115,7 @@ def test_columns_can_be_chosen_excluded_and_declared_discrete(data_folder, tmp_p
 
 
 def test_options_of_the_likelihood_reach_the_result(data_folder, tmp_path, monkeypatch, capsys):
-    own = ("--learner", "linear", "--repeats", 2, "--check", 200, "--propensity", "0.5", "--device", "cpu")
+    own = ("--learner", "linear", "--repeats", 2, "--check", 200, "--observational", "--device", "cpu")
     files = ("--out", tmp_path / "r.json", "--report", tmp_path / "r.html")
     code, said = here(monkeypatch, capsys, "select", data_folder / "good.csv", *GOOD, *own, *files)
     assert code == 0, said.err
@@ -137,7 +137,7 @@ def test_outcome_can_be_analysed_on_the_log_scale(data_folder, tmp_path, monkeyp
     pd.read_csv(data_folder / "good.csv").assign(score=lambda t: np.exp(t["score"])).to_csv(
         tmp_path / "exp.csv", index=False
     )
-    settings = (*GOOD, "--learner", "linear", "--propensity", "0.5", "--no-explain", "--out")
+    settings = (*GOOD, "--learner", "linear", "--observational", "--no-explain", "--out")
     for line in (
         ("exp.csv", "--log-outcome", *settings, "logged.json"),
         (data_folder / "good.csv", *settings, "plain.json"),
@@ -154,7 +154,7 @@ def test_skewed_outcome_is_one_line_of_warning(data_folder, tmp_path, monkeypatc
     pd.read_csv(data_folder / "good.csv").assign(score=lambda t: np.exp(t["score"])).to_csv(
         tmp_path / "exp.csv", index=False
     )
-    settings = (*GOOD, "--learner", "linear", "--propensity", "0.5", "--no-explain")
+    settings = (*GOOD, "--learner", "linear", "--observational", "--no-explain")
     code, said = here(monkeypatch, capsys, "select", tmp_path / "exp.csv", *settings)
     assert code == 0, said.err
     warned = [line for line in said.err.splitlines() if line.startswith("modifind: warning: ")]
@@ -323,7 +323,7 @@ def long_folder(tmp_path_factory):
     return folder
 
 
-STREAM = (*GOOD, "--learner", "linear", "--train-rows", "300", "--exclude", "pi", "--propensity", "0.5")
+STREAM = (*GOOD, "--learner", "linear", "--train-rows", "300", "--exclude", "pi", "--observational")
 
 
 def test_stream_gives_the_same_file_as_the_table_in_memory(long_folder, tmp_path, monkeypatch, capsys):
@@ -409,7 +409,7 @@ def test_bad_input_of_a_stream_is_one_line_and_exit_two(case, long_folder, tmp_p
     ],
 )
 def test_dask_without_an_address_is_a_local_cluster(given, filled):
-    assert _with_local_cluster(given) == filled
+    assert _with_defaults(given) == filled
 
 
 def test_a_column_called_auto_is_a_feature(tmp_path, monkeypatch, capsys):

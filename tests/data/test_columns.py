@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from modifind import EffectLikelihood, ModifierSelector
+from modifind.data.clusters import Clusters
 from modifind.data.codes import missing_codes, warn_codes
 from modifind.data.column_types import feature_column
 from modifind.data.containers import as_column, as_frame
@@ -136,8 +137,10 @@ def test_masked_values_are_missing():
         read_outcome(np.zeros((60, 2)))
 
 
-def test_rows_that_are_labelled_in_another_order_are_refused(plain):
+@pytest.mark.parametrize("kind", ["int64", "float64", "object"])
+def test_rows_that_are_labelled_in_another_order_are_refused(plain, kind):
     y = pd.Series(plain.y).sample(frac=1.0, random_state=0)
+    y.index = y.index.astype(kind)
     with pytest.raises(ValueError, match=r"index of y has the labels of X in another order.*y.loc\[X.index\]"):
         assign_roles(plain.X, y, plain.treatment)
 
@@ -236,6 +239,17 @@ def test_integers_that_floats_cannot_tell_apart_are_refused_unless_they_are_code
 
 def leaks(x, y, arms):
     refuse_leaks(read_features({"x": x, "age": np.random.default_rng(1).normal(size=N)}), y, np.asarray(arms))
+
+
+def test_a_number_per_cluster_does_not_determine_which_clusters_chance_has_treated():
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        clusters, arms = np.repeat(np.arange(10), 30), np.repeat(rng.permutation(np.arange(10) % 2), 30)
+        columns = {"size": rng.normal(size=10)[clusters], "age": rng.normal(size=300)}
+        refuse_leaks(read_features(columns), rng.normal(size=300), arms, Clusters.of(clusters, 300))
+        cut_off = {"size": (arms + 0.1 * rng.random(10)[clusters]), "age": columns["age"]}
+        with pytest.raises(ValueError, match="size: determines the treatment"):
+            refuse_leaks(read_features(cut_off), rng.normal(size=300), arms)
 
 
 def test_a_feature_that_determines_the_treatment_is_named(plain):

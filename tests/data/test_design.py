@@ -80,8 +80,8 @@ def test_levels_and_gaps_count(part):
         "share": np.where(rng.random(600) < 0.2 + 0.4 * arms, "yes", "no"),
         "missing": np.where(rng.random(600) < 0.05 + 0.3 * arms, np.nan, rng.normal(size=600)),
     }[part]
-    for declared in (False, True):
-        assert refusal(frame, arms, declared=declared).startswith("later: ") == (part != "level")
+    assert refusal(frame, arms, declared=True).startswith("later: ") == (part != "level")
+    assert not refusal(frame, arms, declared=False)  # nothing is related to it: it may be a cause of the treatment
 
 
 def test_trials_are_not_accused_and_later_columns_are():
@@ -124,7 +124,9 @@ def test_the_cause_of_a_treatment_is_told_from_its_effect_by_what_other_columns_
 def test_an_observational_study_is_not_looked_at():
     frame, y, arms = trial()
     found = fit(frame, y, arms, {"design": "observational"})
-    assert design_sentence(found.settings).startswith("Observational; the probability of treatment was estimated")
+    assert design_sentence(found.settings).startswith(
+        "The treatment was not randomised; the probability of treatment was estimated"
+    )
 
 
 def test_the_share_of_all_rows_is_the_score_where_a_trial_has_none():
@@ -141,7 +143,9 @@ def test_the_share_of_all_rows_is_the_score_where_a_trial_has_none():
     }
     assert "known_share" not in set(found.checks["name"])
     assert "taken as the observed share, 0.34" in design_sentence(found.settings)
-    assert "Randomised; the probability of treatment was taken as the observed share" in methods(found)
+    assert "The treatment was randomised; the probability of treatment was taken as the observed share" in methods(
+        found
+    )
     in_pieces = fit(frame, y, arms, {"design": "randomised", "max_train_rows": 200})
     assert in_pieces.settings["design"]["share"] == pytest.approx(arms.mean())
     weights = np.where(arms == 1, 2.0, 1.0)
@@ -201,7 +205,7 @@ def test_the_design_on_the_command_line(tmp_path, monkeypatch, capsys):
     assert run(monkeypatch, *command, "--randomised", "--features", "age") == 2
     for options in (("--randomised", "--exclude", "later"), ("--randomised", "0.4", "--adjust-for", "later")):
         assert run(monkeypatch, *command, *options) == 0
-        assert "Randomised; the probability of treatment" in capsys.readouterr().out
+        assert "The treatment was randomised; the probability of treatment" in capsys.readouterr().out
     assert run(monkeypatch, *command, "--randomised", "0=0.6,1=0.4", "--exclude", "later") == 0
     assert SelectionResult.from_json(tmp_path / "r.json").settings["design"]["share"] == pytest.approx(0.4)
     assert run(monkeypatch, *command, "--observational") == 0

@@ -579,9 +579,10 @@ def test_a_killed_run_on_a_cluster_continues_to_the_same_bytes(client, cluster, 
 
 def test_few_rows_of_a_dask_table_are_saved_by_feature(client, table, tmp_path):
     X, y, arm = (partitions(table[own], [500]) for own in (FEATURES, "y", "arm"))
-    result = fit(X, y, arm, max_train_rows=1000, checkpoint=tmp_path)
+    settings = {"max_train_rows": 1000, "propensity": "auto", "checkpoint": tmp_path}
+    result = fit(X, y, arm, **settings)
     assert len(list(tmp_path.glob("feature-*.json"))) == len(FEATURES)
-    assert fit(X, y, arm, max_train_rows=1000, checkpoint=tmp_path) == result
+    assert fit(X, y, arm, **settings) == result
 
 
 def test_interrupted_run_leaves_nothing_on_the_cluster(client, table):

@@ -63,7 +63,7 @@ def test_the_estimate_is_near_a_measurement():
 
 
 def quick(data):
-    selector = ModifierSelector(EffectLikelihood("linear"), sampler="gaussian", propensity=0.5, explain=False)
+    selector = ModifierSelector(EffectLikelihood("linear"), sampler="gaussian", explain=False)
     return selector.fit(data.X, data.y, treatment=data.treatment)
 
 
@@ -85,7 +85,7 @@ def test_a_fit_that_runs_out_of_memory_is_one_line_that_says_what_to_do(tmp_path
         quick(data)
     data.X.assign(arm=data.treatment, change=data.y).to_csv(tmp_path / "data.csv", index=False)
     line = ["modifind", "select", str(tmp_path / "data.csv"), "--treatment", "arm", "--outcome", "change"]
-    monkeypatch.setattr(sys, "argv", [*line, "--sampler", "gaussian", "--propensity", "0.5"])
+    monkeypatch.setattr(sys, "argv", [*line, "--sampler", "gaussian"])
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 2

@@ -16,6 +16,7 @@ from conftest import runs
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.cli.app import main
 from modifind.cli.terminal import print_result
+from modifind.data.design import Design
 from modifind.engine.placebo import Assignment
 from modifind.engine.reading import Given, Reading
 from modifind.result.placebo_result import PlaceboResult
@@ -63,7 +64,8 @@ def assigned(treatment, scores=0.5, known=True, **rest):
     X, y = rng.normal(size=(len(treatment), 2)), rng.normal(size=len(treatment))
     reading = Reading()
     data = reading.read(reading.at_once(Given(X, y, treatment, **rest).source().whole))
-    return Assignment.of(data, np.broadcast_to(scores, len(treatment)), known)
+    design = Design.of(None, 0.5, strata=False) if known else Design.of(None, "auto", strata="strata" in rest)
+    return Assignment.of(data, np.broadcast_to(scores, len(treatment)), design)
 
 
 def draws(assignment, count=20, seed=0):

@@ -26,8 +26,9 @@ from streams import FAST, SMALL, close, cut, fit, fit_source, logistic_scores
 @pytest.mark.parametrize("kind", ["NonlinMean", "LinVar"])
 def test_streamed_fit_finds_what_all_rows_in_memory_tell(kind):
     data = make_modifiers(kind, n_samples=4000, n_features=6, random_state=2)
-    found = fit(data.X, data.y, data.treatment, cv=5)
-    whole = fit(data.X, data.y, data.treatment, max_train_rows=4000, cv=5)
+    settings = {"features": list(data.X), "cv": 5}
+    found = fit(data.X, data.y, data.treatment, **settings)
+    whole = fit(data.X, data.y, data.treatment, max_train_rows=4000, **settings)
     assert set(found.selected) == set(whole.selected) == set(data.modifiers)
     # Importance is of all rows in both, up to bins and bandwidths from a sample of the rows.
     np.testing.assert_allclose(found.table["importance"], whole.table["importance"], rtol=0.25, atol=2e-4)
@@ -156,9 +157,10 @@ def test_index_and_container_of_the_table_do_not_matter(few):
     X = few.X[["age", "dose", "visits"]]
     expected = fit(X, few.y, few.treatment, **SMALL)
     odd = X.set_axis(np.arange(900)[::-1] * 3, axis=0)
-    shuffled = np.random.default_rng(0).permutation(900)
-    found = fit(odd, pd.Series(few.y, index=shuffled), pd.Series(few.treatment, index=shuffled), **SMALL)
-    assert found == expected
+    people = [f"person {k}" for k in range(900)]
+    for frame, labels in ((odd, odd.index), (X, people)):
+        found = fit(frame, pd.Series(few.y, index=labels), pd.Series(few.treatment, index=labels), **SMALL)
+        assert found == expected
     assert fit(X.set_axis(["same"] * 900, axis=0), list(few.y), few.treatment.tolist(), **SMALL) == expected
     array = fit(X.to_numpy(), few.y[:, None], few.treatment, **SMALL)
     assert array.table.index.tolist() == ["x0", "x1", "x2"]
@@ -184,7 +186,7 @@ def test_other_label_as_treated_swaps_the_arms(few, base):
 
 def test_binary_outcome_is_streamed():
     rng = np.random.default_rng(8)
-    X, treatment = confounded_table(rng, 2500, 3)
+    X, treatment = confounded_table(rng, 2500, 3, shift=0.0)
     chance = 1 / (1 + np.exp(-(0.3 * X[:, 1] + 2.0 * treatment * X[:, 0])))
     y = np.where(rng.random(2500) < chance, 7.0, 3.0)
     result = fit(X, y, treatment, max_train_rows=1000)
@@ -230,13 +232,13 @@ def test_known_scores_are_cut_with_the_rows(two, wrap):
         )
 
 
-def test_scores_as_a_list_or_series_with_an_odd_index_follow_the_rows(two):
+def test_scores_as_a_list_or_series_with_labels_of_its_own_follow_the_rows(two):
     scores = logistic_scores(two)
     expected = fit(two.X, two.y, two.treatment, **SMALL, propensity=scores)
-    series = pd.Series(scores, index=np.arange(900)[::-1])
-    np.testing.assert_array_equal(
-        fit(two.X, two.y, two.treatment, **SMALL, propensity=series).table["p_value"], expected.table["p_value"]
-    )
+    series = pd.Series(scores, index=[f"person {k}" for k in np.arange(900)[::-1]])
+    for propensity in (scores.tolist(), series):
+        found = fit(two.X, two.y, two.treatment, **SMALL, propensity=propensity).table
+        np.testing.assert_array_equal(found["p_value"], expected.table["p_value"])
 
 
 def outside_the_sample(few, **settings):

@@ -237,7 +237,7 @@ def test_outcome_of_few_values_is_shown_by_their_shares(two):
 
 def test_binary_outcome_is_explained_on_its_own_scale():
     rng = np.random.default_rng(8)
-    X, treatment = confounded_table(rng, 2500, 2)
+    X, treatment = confounded_table(rng, 2500, 2, shift=0.0)
     y = np.where(rng.random(2500) < 1 / (1 + np.exp(-2.0 * treatment * X[:, 0])), 7.0, 3.0)
     result = fit(X, y, treatment, max_train_rows=1000)
     assert result.changes.loc["x0", "mean_adjusted"] < 1e-4
@@ -290,7 +290,7 @@ def test_warnings_as_errors_reach_the_user(two, monkeypatch):
 
 def test_large_table_in_memory_says_how_many_rows_explain():
     rng = np.random.default_rng(9)
-    X, treatment = confounded_table(rng, 30_500, 1)
+    X, treatment = confounded_table(rng, 30_500, 1, shift=0.0)
     y = treatment * X[:, 0] + rng.normal(size=30_500)
     settings = FAST | {"max_train_rows": 31_000, "explain": False}
     for n_rows, shown in ((30_500, 30_000), (29_000, None)):

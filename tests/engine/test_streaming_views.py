@@ -18,7 +18,7 @@ from streams import cut, fit, fit_source
 
 def table(outcome="noise", n=1500, seed=3):
     rng = np.random.default_rng(seed)
-    X, treatment = confounded_table(rng, n, 2)
+    X, treatment = confounded_table(rng, n, 2, shift=0.0)
     noise = rng.standard_t(2.2, size=n) if outcome == "heavy" else rng.normal(size=n)
     y = 1.5 * treatment * np.tanh(X[:, 0]) + (1 + 0.6 * treatment * (X[:, 0] > 0)) * noise
     y = {"rounded": np.maximum(np.round(y), 0.0), "binary": (y > 0).astype(float)}.get(outcome, y)

@@ -463,5 +463,5 @@ def test_strata_go_with_weights_and_clusters():
     north = kept & (strata == "north")
     share = weights[north] @ a[north] / weights[north].sum()
     data, run = read(X[kept], y[kept], a[kept], sample_weight=weights[kept], strata=strata[kept])
-    scores = fit_scores(PropensityModel(), Table.of(run, data), 5, np.random.SeedSequence(0)).scores
+    scores = fit_scores(run, Table.of(run, data), np.random.SeedSequence(0)).scores
     np.testing.assert_allclose(scores[strata[kept] == "north"], share)

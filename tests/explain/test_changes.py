@@ -98,7 +98,7 @@ def linear_variance():
     data = make_modifiers("LinVar", n_samples=500, n_features=7, random_state=0)
     X = data.X.assign(flat=1.0)
     settings = QUICK | {"feature_groups": {"first two": ["X1", "X2"]}}
-    return quiet_fit(X, data.y, data.treatment, **settings).result_
+    return quiet_fit(X, data.y, data.treatment, features=list(X), **settings).result_
 
 
 @pytest.fixture(scope="module")
@@ -330,7 +330,7 @@ def test_the_test_is_the_same_with_and_without_its_parts(turning):
 
 def test_the_other_statistic_says_what_changes_too(linear_mean):
     data = make_modifiers("LinMean", n_samples=500, n_features=6, random_state=1)
-    settings = QUICK | {"statistic": "wcmmd", "n_resamples": 19}
+    settings = QUICK | {"statistic": "wcmmd", "n_resamples": 19, "propensity": data.propensity}
     changes = quiet_fit(data.X, data.y, data.treatment, **settings).result_.changes
     assert (changes.loc[["X1", "X2", "X4", "X5"], "mean_adjusted"] < 0.001).all()
     assert (changes["spread_adjusted"] > 0.05).all()

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from sklearn.dummy import DummyClassifier
 
 from conftest import FrozenLogit, OracleSampler, confounded_table, four_sd, raw_p_values, runs
 from modifind import WCMMD, ConditionalRandomizationTest
@@ -146,7 +147,7 @@ def null_p_values(n_sets, *, features=(1, 2, 3), **settings):
 
 
 @pytest.mark.study
-@pytest.mark.parametrize("propensity", [FrozenLogit(), 0.5], ids=["re-evaluated", "constant"])
+@pytest.mark.parametrize("propensity", [FrozenLogit(), DummyClassifier()], ids=["re-evaluated", "constant"])
 @pytest.mark.parametrize("weighting", ["hajek", "horvitz_thompson"])
 def test_null_p_values_are_uniform_when_the_sampler_knows_the_distribution(weighting, propensity):
     p_values = null_p_values(

@@ -104,7 +104,7 @@ def test_methods_say_which_test_was_made_and_on_which_scale(result, resampled):
     statistic = {**result.settings["statistic"], "cv_repeats": 3}
     changed = replace(result, settings={**result.settings, "outcome_transform": "log", "statistic": statistic})
     assert "in both arms, repeated 3 times (learners" in methods(changed)
-    assert "The outcome was analysed on the log scale. Propensity" in methods(changed)
+    assert "The outcome was analysed on the log scale. The treatment was" in methods(changed)
     text = methods(resampled)
     assert "by a conditional randomisation test with up to 9 resamples of the feature (GaussianSampler)" in text
     assert "likelihood" not in text

@@ -70,7 +70,7 @@ def _with_defaults(arguments: list[str]) -> list[str]:
     ``--dask`` without an address means a local cluster, and ``--randomised`` without a share the observed one.
     """
     filled = []
-    for argument, following in zip(arguments, [*arguments[1:], "-"], strict=True):
+    for argument, following in zip(arguments, [*arguments, "-"][1:], strict=True):
         filled.append(argument)
         if argument == "--dask" and following.startswith("-"):
             filled.append("local")

@@ -24,8 +24,7 @@ from modifind.data.wording import counted, named
 MAX_CHANCE = 1e-4  # p-value of a difference between the arms, over all columns
 MIN_OTHERS = 3  # columns, with fewer of which nothing is known of how the treatment was given
 MIN_ALIKE = 0.005  # p-value below which a column may be another that the treatment has changed
-MIN_BALANCE = 0.02  # p-value below which other columns tell the arms apart, where these are all that is known
-UNBALANCED = 0.001  # the same where relations between columns tell more
+MIN_BALANCE = 0.001  # p-value below which other columns tell the arms apart
 INFORMATIVE = 2.0  # expected score of other columns, from which on these relations tell something
 MIN_EVIDENCE = 2.0  # log-likelihood ratio of an effect of the treatment against a cause
 MAX_LEVELS = 50  # of a column that is looked at
@@ -145,8 +144,8 @@ def refuse_after_treatment(
         Chance of every row to be treated; by default the share of treated rows.
     declared : bool
         Whether the treatment is known to be randomised. Otherwise it is taken as randomised where other columns, at
-        least three and twice as many as differ, do not tell the arms apart, and what they say of those that differ
-        does not either.
+        least three and twice as many as differ, do not tell the arms apart, although some of them are related to those
+        that differ. Without such relations a cause of the treatment looks the same, and nothing is refused.
 
     Raises
     ------
@@ -181,9 +180,9 @@ def _show_randomisation(sums: ArmSums, others: Sequence[int], differing: Sequenc
         return False
     columns = sums.columns_of(alike)
     expected, found = max(sums.as_cause(columns, sums.columns(m)[:, 0]) for m in differing)
-    if expected < INFORMATIVE:
-        return len(alike) == len(others) and sums.p_value_of_all(columns) >= MIN_BALANCE
-    return sums.p_value_of_all(columns) >= UNBALANCED and expected * (expected / 2 - found) >= MIN_EVIDENCE
+    if expected < INFORMATIVE or expected * (expected / 2 - found) < MIN_EVIDENCE:
+        return False
+    return sums.p_value_of_all(columns) >= MIN_BALANCE
 
 
 def _reason(p_value: float, n_others: int, declared: bool) -> str:

@@ -140,8 +140,9 @@ def check_same_rows(**given: Any) -> None:
 
 def _one_is_plain(*indexes: pd.Index[Any]) -> bool:
     """Whether row numbers stand beside labels that are none."""
-    plain = [index.equals(pd.RangeIndex(len(index))) for index in indexes]
-    return any(plain) and not all(pd.api.types.is_integer_dtype(index) for index in indexes)
+    first, second = indexes
+    plain = any(index.equals(pd.RangeIndex(len(index))) for index in indexes)
+    return plain and not (first.isin(second).any() or all(pd.api.types.is_integer_dtype(index) for index in indexes))
 
 
 def _refuse_other_rows(first: str, labels: pd.Index[Any], name: str, index: pd.Index[Any]) -> None:

@@ -17,11 +17,12 @@ def design_sentence(settings: Mapping[str, Any]) -> str:
 
 
 def design_methods(settings: Mapping[str, Any]) -> str:
-    """How the treatment was given."""
+    """How the treatment was given, or that nobody said so."""
     design = settings.get("design")
     if not design:
         return ""
-    return f"{'Randomised' if design['randomised'] else 'Observational'}{_chance(settings, design)}."
+    given = "randomised" if design["randomised"] else "not randomised" if design["said"] else "taken as not randomised"
+    return f"The treatment was {given}{_chance(settings, design)}."
 
 
 def _chance(settings: Mapping[str, Any], design: Mapping[str, Any]) -> str:

@@ -215,7 +215,7 @@ class PreparedTerms(ABC):
     ...     def prepare(self, nuisances):
     ...         return Score(nuisances)
     >>> data = make_modifiers("LinMean", n_samples=300, n_features=6, random_state=0)
-    >>> selector = ModifierSelector(Covariance(), "gaussian", 0.5, explain=False, random_state=0)
+    >>> selector = ModifierSelector(Covariance(), "gaussian", explain=False, random_state=0)
     >>> selector.fit(data.X, data.y, treatment=data.treatment).result_.table["p_value"].idxmin()
     'X5'
     """
@@ -301,7 +301,7 @@ class Statistic(BaseEstimator, ABC):
     ...         return self
     ...     def value(self, column):
     ...         return float(((self.arms_ - column.scores) * column.values * self.outcome_).mean() ** 2)
-    >>> selector = ModifierSelector(Covariance(), "gaussian", 0.5, n_resamples=199, explain=False, random_state=0)
+    >>> selector = ModifierSelector(Covariance(), "gaussian", n_resamples=199, explain=False, random_state=0)
     >>> selector.fit(data.X, data.y, treatment=data.treatment).result_.table["p_value"].idxmin()
     'X1'
     """

@@ -281,7 +281,7 @@ def test_a_sampler_of_one_s_own_serves_a_table_in_memory_and_refuses_one_in_piec
     rng = np.random.default_rng(7)
     X, arms = confounded_table(rng, 600, 3)
     y = arms * X[:, 0] + rng.normal(size=600)
-    settings = {"statistic": EffectLikelihood("linear"), "sampler": sampler, "propensity": 0.5, "random_state": 0}
+    settings = {"statistic": EffectLikelihood("linear"), "sampler": sampler, "random_state": 0}
     with pytest.raises(ValueError, match=r"what OracleRule\.conditional returns, OracleConditional, has no grid"):
         ModifierSelector(**settings, max_train_rows=300).fit(X, y, treatment=arms)
     assert "x0" in ModifierSelector(**settings, max_train_rows=600).fit(X, y, treatment=arms).result_.selected
