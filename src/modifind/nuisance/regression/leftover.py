@@ -179,8 +179,9 @@ def _product_p(sums: Array, size: Array, left: Array, right: Array, factor: floa
     return bernstein_p(sums, size, largest)
 
 
-def bernstein_p(sums: Array, variance: Array, largest: Array | float) -> Array:
+def bernstein_p(sums: Array | float, variance: Array | float, largest: Array | float) -> Array:
     """Bernstein's bound of the two tails of a sum of independent terms, none larger than `largest`."""
+    sums = np.asarray(sums)
     return np.minimum(2.0 * np.exp(-(sums**2) / np.maximum(2.0 * (variance + largest * np.abs(sums) / 3.0), 1e-300)), 1)
 
 
