@@ -80,8 +80,16 @@ def test_levels_and_gaps_count(part):
         "share": np.where(rng.random(600) < 0.2 + 0.4 * arms, "yes", "no"),
         "missing": np.where(rng.random(600) < 0.05 + 0.3 * arms, np.nan, rng.normal(size=600)),
     }[part]
-    assert refusal(frame, arms, declared=True).startswith("later: ") == (part != "level")
-    assert not refusal(frame, arms, declared=False)  # nothing is related to it: it may be a cause of the treatment
+    for declared in (False, True):
+        assert refusal(frame, arms, declared=declared).startswith("later: ") == (part != "level")
+
+
+def test_several_columns_that_nothing_else_is_related_to_may_be_causes_of_the_treatment():
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame(rng.normal(size=(1000, 12))).add_prefix("x")
+    arms = (rng.random(1000) < 1 / (1 + np.exp(-0.7 * frame["x0"] + 0.7 * frame["x1"]))).astype(int).to_numpy()
+    assert refusal(frame, arms, declared=True).startswith("x0, x1: ")
+    assert not refusal(frame, arms, declared=False)
 
 
 def test_trials_are_not_accused_and_later_columns_are():

@@ -11,7 +11,9 @@ from modifind.data.column_types import CODE
 
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+")
 BELOW_THOUSAND = re.compile(r"[+-]?\d{1,3}")
+DECIMALS = re.compile(r"[+-]?(?:0\.\d+|\d+\.(?:\d{1,2}|\d{4,}))")
 MIN_GROUPED = 2  # values with a point, one of which may have three decimals by chance
+MIN_ALL_GROUPED = 20  # where none lies below a thousand
 
 
 @dataclass
@@ -30,6 +32,8 @@ class Spellings:
         Fields with codes that look like numbers.
     points : dict
         Of fields that may hold thousands with points the distinct values with a point, and one without; None of others.
+    decimals : bool
+        Whether some field has decimals behind a point, so that points hardly stand between thousands as well.
     """
 
     separator: str
@@ -37,6 +41,7 @@ class Spellings:
     gaps: frozenset[str] = frozenset()
     codes: set[tuple[int, int]] = field(default_factory=set)
     points: dict[tuple[int, int], tuple[set[str], str] | None] = field(default_factory=dict)
+    decimals: bool = False
 
     def watched(self, lines: Iterator[str]) -> Iterator[str]:
         """The same lines, which are looked at as they pass, but for the header."""
@@ -56,10 +61,12 @@ class Spellings:
         """Refuse a column whose values above 999 have three digits after a point, and whose others have none."""
         for number, name in enumerate(names):
             grouped, small = self.points.get((len(names), number)) or ((), "")
-            if len(grouped) >= MIN_GROUPED and small:
+            certain = len(grouped) >= MIN_GROUPED and small
+            if certain or (len(grouped) >= MIN_ALL_GROUPED and not self.decimals):
+                beside = f"beside {small!r}" if small else "and none below 1,000"
                 raise ValueError(
-                    f"column {name!r} has values such as {min(grouped)!r} beside {small!r}, as thousands are written "
-                    "with points; add --decimal . if those are decimal points, or remove the points between thousands"
+                    f"column {name!r} has values such as {min(grouped)!r} {beside}, as thousands are written with "
+                    "points; add --decimal . if those are decimal points, or remove the points between thousands"
                 )
 
     def _look(self, line: str) -> None:
@@ -74,11 +81,12 @@ class Spellings:
 
     def _count(self, place: tuple[int, int], value: str) -> None:
         """Another value of a field that may hold thousands; whatever is neither shows that it does not."""
+        self.decimals |= DECIMALS.fullmatch(value) is not None
         seen = self.points.get(place, (set[str](), ""))
         if seen is None:
             return
         if "." in value and THOUSANDS.fullmatch(value):
-            if len(seen[0]) < MIN_GROUPED:
+            if len(seen[0]) < MIN_ALL_GROUPED:
                 seen[0].add(value)
         elif BELOW_THOUSAND.fullmatch(value):
             seen = seen[0], value
