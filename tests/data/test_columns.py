@@ -139,9 +139,17 @@ def test_masked_values_are_missing():
 
 @pytest.mark.parametrize("kind", ["int64", "float64", "object"])
 def test_rows_that_are_labelled_in_another_order_are_refused(plain, kind):
-    y = pd.Series(plain.y).sample(frac=1.0, random_state=0)
+    y = pd.Series(plain.y, index=np.arange(len(plain.y)) + 5).sample(frac=1.0, random_state=0)
     y.index = y.index.astype(kind)
     with pytest.raises(ValueError, match=r"index of y has the labels of X in another order.*y.loc\[X.index\]"):
+        assign_roles(pd.DataFrame(plain.X).set_index(np.arange(len(plain.y)) + 5), y, plain.treatment)
+
+
+@pytest.mark.parametrize("kind", ["int64", "float64", "object"])
+def test_labels_that_may_have_been_reset_are_not_asked_for(plain, kind):
+    y = pd.Series(plain.y).sample(frac=1.0, random_state=0)
+    y.index = y.index.astype(kind)
+    with pytest.raises(ValueError, match=r"index of y has the labels of X in another order.*take both"):
         assign_roles(plain.X, y, plain.treatment)
 
 

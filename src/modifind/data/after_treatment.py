@@ -194,7 +194,7 @@ def _reason(p_value: float, n_others: int, declared: bool) -> str:
     apart = f"between the arms (p = {p_value:.1g})"
     remedy = (
         "Adjusting for what the treatment has changed hides its effect: leave out of X what was measured after it, and "
-        "name in adjust_for=[...] what was measured before"
+        "name in adjust_for=[...], or in features=[...] to test it, what was measured before"
     )
     if declared:
         return f"{apart}, as columns measured before a randomised treatment hardly do. {remedy}"

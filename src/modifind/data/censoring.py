@@ -14,6 +14,7 @@ from modifind.data.time_names import (
     BARE,
     CONNECTING,
     EARLIER,
+    GENERIC,
     LIVING,
     SHORT_FLAGS,
     SHORT_TIMES,
@@ -114,7 +115,8 @@ def _flags_time(column: pd.Series[Any], name: str, values: pd.Series[float], out
     if time and (is_plain_flag(name) or _says_living(column, name) or share_stem(name, outcome)):
         return True
     words = set(name_words(name))
-    bare = says_censored(words) or bool(words & BARE and words <= BARE | STATUS)
+    unsaid = time or outcome.lower() in GENERIC
+    bare = says_censored(words) or (unsaid and bool(words & BARE and words <= BARE | STATUS))
     short = words <= SHORT_FLAGS and set(name_words(outcome)) <= SHORT_TIMES and bool(words)
     return (bare or short) and not EARLIER & words and _leads(known, values, MIN_LEAD)
 

@@ -150,6 +150,9 @@ def _refuse_other_rows(first: str, labels: pd.Index[Any], name: str, index: pd.I
     if len(others):
         found = f"{counted(len(others), 'label')} that {first} has not, such as {plain_label(others[0])!r}"
         remedy = f"take both from the same DataFrame, or pass {name}.to_numpy() if the positions are right"
+    elif not labels.is_unique or any(rows.equals(pd.RangeIndex(len(rows))) for rows in (labels, index)):
+        found = f"the labels of {first} in another order"
+        remedy = f"take both from the same DataFrame, or pass {name}.to_numpy() if the positions are right"
     else:
         found = f"the labels of {first} in another order"
         remedy = f"pass {name}.loc[{first}.index], or {name}.to_numpy() if the positions are right"

@@ -20,6 +20,7 @@ MIN_IDS = 15
 MIN_ROWS_EACH, MAX_ROWS_EACH = 1.15, 30
 MAX_UNKNOWN = 0.1  # of the rows have no identifier
 MIN_EXCESS = 6.0  # standard errors, of pairs of rows with one identifier that agree
+MIN_SHARED = 2  # columns, and half of all, that agree for a column which is not called an identifier
 MIN_CONSTANT = 0.95  # of the pairs with one identifier agree in a column that is constant,
 MAX_NEIGHBOURS = 0.85  # and at most so many of those with neighbouring ones
 N_BINS = 10
@@ -34,7 +35,6 @@ PEOPLE = frozenset(
             "patid",
             "patnr",
             "patno",
-            "sid",
             "subjid",
             "usubjid",
             "uniqueid",
@@ -42,11 +42,10 @@ PEOPLE = frozenset(
             "recordid",
             "mrn",
         ),
-        *("patient", "patients", "subject", "subjects", "subj", "person", "persons", "participant", "participants"),
-        *("respondent", "respondents", "individual", "individuals", "household", "hhid", "pair", "couple", "family"),
-        *("proband", "probanden", "teilnehmer", "versuchsperson", "vpn", "vp", "persnr", "pnr", "persona", "sujeto"),
-        *("paciente", "pacientes", "participante", "individuo", "sujet", "sujets", "participante", "personne"),
-        *("paziente", "soggetto", "persoon", "deelnemer", "pacient", "pasient", "potilas", "hasta", "pacjent"),
+        *("patient", "subject", "subj", "person", "participant", "respondent", "individual", "hhid"),
+        *("proband", "teilnehmer", "versuchsperson", "vpn", "persnr", "pnr", "persona", "sujeto"),
+        *("paciente", "participante", "individuo", "sujet", "personne"),
+        *("paziente", "soggetto", "persoon", "deelnemer", "pacient", "pasient", "potilas", "pacjent"),
     )
 )
 NUMBERS = frozenset(
@@ -82,11 +81,11 @@ def refuse_repeated_ids(frame: pd.DataFrame, roles: Collection[str], features: C
     Examples
     --------
     >>> person, rng = np.repeat(np.arange(40), 3), np.random.default_rng(0)
-    >>> table = pd.DataFrame({"who": person, "age": rng.integers(20, 80, 40)[person], "dose": rng.normal(size=120)})
+    >>> table = pd.DataFrame({"person": person, "age": rng.integers(20, 80, 40)[person], "dose": rng.normal(size=120)})
     >>> refuse_repeated_ids(table, [], ["age", "dose"])
     Traceback (most recent call last):
     ...
-    ValueError: who looks like an identifier: 40 values in 120 rows, of which those with one value agree in age. ...
+    ValueError: person looks like an identifier: 40 values in 120 rows, of which those with one value agree in age. ...
     """
     names = [str(name) for name in frame.columns]
     for place, name in enumerate(names):
@@ -96,14 +95,14 @@ def refuse_repeated_ids(frame: pd.DataFrame, roles: Collection[str], features: C
         codes = _codes(frame.iloc[:, place])
         if not _several_each(codes):
             continue
-        others = (k for k in range(len(names)) if k != place and names[k] not in roles)
+        others = [k for k in range(len(names)) if k != place and names[k] not in roles]
         shared = [names[k] for k in others if _is_shared(codes, frame.iloc[:, k], known)]
-        if shared:
+        if len(shared) >= (1 if known else max(MIN_SHARED, len(others) / 2)):
             size, n_rows = np.unique(codes[codes >= 0]).size, int((codes >= 0).sum())
             raise ValueError(
                 f"{printable(name)} looks like an identifier: {size} values in {n_rows} rows, of which those with one "
                 f"value agree in {shortened(shared, SHOWN)}. Rows of one person are not independent: pass "
-                f"clusters={name!r}, or keep one row of each; if it is something else, take it out of the table"
+                f"clusters={name!r}, or keep one row of each; rename the column if it is something else"
             )
 
 
@@ -118,7 +117,7 @@ def is_person_name(name: str) -> bool:
     Examples
     --------
     >>> [is_person_name(name) for name in ("id", "patient_id", "PatientID", "USUBJID", "site_id", "paid", "patients")]
-    [True, True, True, True, False, False, True]
+    [True, True, True, True, False, False, False]
     """
     words = [word.lower() for word in WORD.findall(name)]
     if not words or PLACES & set(words):
@@ -153,10 +152,10 @@ def _is_shared(ids: Ints, column: pd.Series, known: bool) -> bool:
     codes = _codes(column)
     both = (ids >= 0) & (codes >= 0)
     key, target = _numbered(ids[both]), _numbered(codes[both])
-    if not target.size or target.max() < 1 or (target.max() + 1 == target.size):
+    if not target.size or target.max() < 1:
         return False
     if not known:
-        return _is_constant(key, target)
+        return target.max() + 1 < target.size and _is_constant(key, target)
     if target.max() >= N_BINS:
         target = target * N_BINS // (int(target.max()) + 1)
     tied, pairs, chance = _pairs(key), _pairs(key * (int(target.max()) + 1) + target), _pairs(target)

@@ -26,10 +26,12 @@ TIMES = UNITS | _words(
     czas przezycie cas vremya srok shijian shengcun
     """
 )
-BARE = _words("event events evt")  # flags beside an outcome of any name
+BARE = _words("event events evt")  # flags beside a time, or an outcome whose name says nothing:
+GENERIC = _words("y outcome response value target")
 EVENTS = BARE | _words(
     """
-    cens delta fustat fstat progression progressed died dead death deceased fail failed failure relapse relapsed
+    cens cnsr dth
+    delta fustat fstat progression progressed died dead death deceased fail failed failure relapse relapsed
     recurrence recurred recur churn churned attrition attrited exited rearrest rearrested recidivism
     ereignis tod gestorben verstorben rezidiv ausfall kundigung kuendigung evenement deces decede mort rechute
     evento muerte muerto fallecido fallecio defuncion recaida exitus obito morte morreu morto falecido recidiva
@@ -46,7 +48,9 @@ FLAGS = STATUS | _words("flag indicator ind vital yn")
 STEM_TOKENS = ("indicator", "status", "event", "cens", "flag", "stat", "evt", "ind")
 SHORT_TIMES, SHORT_FLAGS = _words("t z"), _words("d e c delta")
 CONNECTING = _words("to until till of in der die das bis zum zur de la le du au al hasta ate")
-EARLIER = _words("prior previous prev past history hist hx family parent mother father baseline base before")
+EARLIER = _words("prior previous prev past history hist hx family parent mother father baseline base before") | _words(
+    "since age inactive served sentence sentenced onset contract ischemic ischaemic study"
+)
 LIVING = _words("alive living lebt lebend lebendig vivant vivante vivo viva vivos levend seizon zyje censored")
 ANSWERS = _words("yes no y n true false t f ja nein oui non si nao sim nee hai iie observed unobserved lost none")
 # Scripts without blanks or capitals: parts of names.

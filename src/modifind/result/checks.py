@@ -268,7 +268,7 @@ def _repeated_check(settings: Mapping[str, Any]) -> Iterator[Check]:
     if found:
         columns, pairs, expected = (found[name] for name in ("columns", "pairs", "expected"))
         text = f"{found['rows']:,} rows repeat those of others in {shortened(columns)}: {pairs:,} pairs of rows agree, "
-        text += f"where chance gives {expected:,}. They seem to be of the same persons, but count as independent."
+        text += f"where chance gives {expected:,}. They seem to be of one person (or place), but count as independent."
         yield Check("repeated_rows", None, float(pairs), float(expected), False, text)
 
 

@@ -33,7 +33,8 @@ def outcome_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
             yield Check("constant_arm", None, 0.0, 1.0, False, text)
         else:
             text = f"{counted(events, 'row')} of {rows} in the {arm} arm {'has' if events == 1 else 'have'} an outcome "
-            text += f"other than {usual}. P-values and limits are rough where events are so few, and power is low."
+            text += f"other than {usual}. " if events else f"other than {usual}: it is constant there. "
+            text += "P-values and limits are rough where events are so few, and power is low."
             yield Check("few_events", None, float(events), float(MIN_EVENTS), False, text)
     yield from _given_check(settings)
 
