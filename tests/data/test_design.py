@@ -75,6 +75,7 @@ def test_tables_in_pieces_are_looked_at_as_well():
 def test_levels_and_gaps_count(part):
     frame, _, arms = trial(n=600)
     rng = np.random.default_rng(1)
+    frame["more"] = rng.normal(size=600)
     frame["later"] = {
         "level": rng.choice(list("xyz"), 600),
         "share": np.where(rng.random(600) < 0.2 + 0.4 * arms, "yes", "no"),
@@ -133,7 +134,7 @@ def test_an_observational_study_is_not_looked_at():
     frame, y, arms = trial()
     found = fit(frame, y, arms, {"design": "observational"})
     assert design_sentence(found.settings).startswith(
-        "The treatment was not randomised; the probability of treatment was estimated"
+        "The treatment was not randomised (observational); the probability"
     )
 
 

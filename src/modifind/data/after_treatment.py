@@ -26,7 +26,7 @@ MIN_OTHERS = 3  # columns, with fewer of which nothing is known of how the treat
 MIN_ALIKE = 0.005  # p-value below which a column may be another that the treatment has changed
 MIN_BALANCE = 0.001  # p-value below which other columns tell the arms apart, where relations between columns say more,
 ALONE_BALANCE = 0.02  # and where they say nothing,
-ALONE_ROWS = 200  # which takes so many rows, because few columns differ in fewer
+ALONE_ROWS, ALONE_OTHERS = 200, 5  # which takes so many rows and other columns, because few differ among fewer
 INFORMATIVE = 2.0  # expected score of other columns, from which on these relations tell something
 MIN_EVIDENCE = 2.0  # log-likelihood ratio of an effect of the treatment against a cause
 MAX_LEVELS = 50  # of a column that is looked at
@@ -148,7 +148,7 @@ def refuse_after_treatment(
         Whether the treatment is known to be randomised. Otherwise it is taken as randomised where other columns, at
         least three and twice as many as differ, do not tell the arms apart, although some of them are related to those
         that differ. Without such relations a cause of the treatment looks the same as what it has changed, and a single
-        column is refused.
+        column beside five others is refused.
 
     Raises
     ------
@@ -184,8 +184,8 @@ def _show_randomisation(sums: ArmSums, others: Sequence[int], differing: Sequenc
     columns = sums.columns_of(alike)
     expected, found = max(sums.as_cause(columns, sums.columns(m)[:, 0]) for m in differing)
     if expected < INFORMATIVE:
-        alone = len(differing) == 1 and len(alike) == len(others) and sums.block.y.size >= ALONE_ROWS
-        return alone and sums.p_value_of_all(columns) >= ALONE_BALANCE
+        enough = len(alike) == len(others) >= ALONE_OTHERS and sums.block.y.size >= ALONE_ROWS
+        return enough and len(differing) == 1 and sums.p_value_of_all(columns) >= ALONE_BALANCE
     return sums.p_value_of_all(columns) >= MIN_BALANCE and expected * (expected / 2 - found) >= MIN_EVIDENCE
 
 

@@ -97,12 +97,13 @@ def refuse_repeated_ids(frame: pd.DataFrame, roles: Collection[str], features: C
             continue
         others = [k for k in range(len(names)) if k != place and names[k] not in roles]
         shared = [names[k] for k in others if _is_shared(codes, frame.iloc[:, k], known)]
-        if len(shared) >= (1 if known else max(MIN_SHARED, len(others) / 2)):
+        if says_whose(name) or len(shared) >= (1 if known else max(MIN_SHARED, len(others) / 2)):
             size, n_rows = np.unique(codes[codes >= 0]).size, int((codes >= 0).sum())
+            agree = f", of which those with one value agree in {shortened(shared, SHOWN)}" * bool(shared)
             raise ValueError(
-                f"{printable(name)} looks like an identifier: {size} values in {n_rows} rows, of which those with one "
-                f"value agree in {shortened(shared, SHOWN)}. Rows of one person are not independent: pass "
-                f"clusters={name!r}, or keep one row of each; rename the column if it is something else"
+                f"{printable(name)} looks like an identifier: {size} values in {n_rows} rows{agree}. Rows of one "
+                f"person are not independent: pass clusters={name!r}, or keep one row of each; rename the column if it "
+                "is something else"
             )
 
 
@@ -124,6 +125,18 @@ def is_person_name(name: str) -> bool:
         return False
     said = set(words)
     return words[-1] in IDS or (bool(said & PEOPLE) and said <= PEOPLE | IDS | NUMBERS)
+
+
+def says_whose(name: str) -> bool:
+    """Whether a name says that a column identifies, and persons.
+
+    Examples
+    --------
+    >>> [says_whose(name) for name in ("patient_id", "SubjectID", "id", "patient", "site_id")]
+    [True, True, False, False, False]
+    """
+    words = [word.lower() for word in WORD.findall(name)]
+    return is_person_name(name) and words[-1] in IDS and bool(PEOPLE & set(words))
 
 
 def _may_identify(column: pd.Series, name: str) -> bool:

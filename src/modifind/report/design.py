@@ -21,8 +21,8 @@ def design_methods(settings: Mapping[str, Any]) -> str:
     design = settings.get("design")
     if not design:
         return ""
-    given = "randomised" if design["randomised"] else "not randomised" if design["said"] else "taken as not randomised"
-    return f"The treatment was {given}{_chance(settings, design)}."
+    otherwise = "not randomised (observational)" if design["said"] else "taken as not randomised"
+    return f"The treatment was {'randomised' if design['randomised'] else otherwise}{_chance(settings, design)}."
 
 
 def _chance(settings: Mapping[str, Any], design: Mapping[str, Any]) -> str:
