@@ -535,7 +535,6 @@ table(
     "columns with one value per clinic",
     lambda X, y, a: (X.assign(beds=BEDS[EVEN // 3], staff=STAFF[EVEN // 3]), y, a),
 )
-command("a constant column that is named", "--features", "age,flat", change=lambda frame: frame.assign(flat=1.0))
 # Rows that belong together.
 table("the same features twice", lambda X, y, a: (X.iloc[EVEN].reset_index(drop=True), y, a))
 table("two rows per patient", lambda X, y, a: (X.iloc[EVEN].reset_index(drop=True).assign(patient=EVEN), y, a))

@@ -92,8 +92,6 @@ def refuse_unusable(frame: pd.DataFrame, argument: str) -> None:
     """Refuse identifiers and free text that an argument names: of these nothing would be tested or adjusted for."""
     for m, column in enumerate(map(str, frame.columns)):
         reason = _reason(frame.iloc[:, m], column)
-        if frame.iloc[:, m].nunique(dropna=False) == 1:
-            raise ValueError(f"{argument} names {column!r}, which has one value only and tells nothing; leave it out")
         if reason.startswith("text") or (reason and names_rows(_floats(frame.iloc[:, m]), column)):
             raise ValueError(
                 f"{argument} names {column!r}, which cannot be a feature ({reason}); leave it out, or put its values "
