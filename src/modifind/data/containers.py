@@ -146,15 +146,13 @@ def _one_is_plain(*indexes: pd.Index[Any]) -> bool:
 
 
 def _refuse_other_rows(first: str, labels: pd.Index[Any], name: str, index: pd.Index[Any]) -> None:
-    others = index[~index.isin(labels)]
+    others, found = index[~index.isin(labels)], f"the labels of {first} in another order"
     if len(others):
         found = f"{counted(len(others), 'label')} that {first} has not, such as {plain_label(others[0])!r}"
-        remedy = f"take both from the same DataFrame, or pass {name}.to_numpy() if the positions are right"
-    elif not labels.is_unique or any(rows.equals(pd.RangeIndex(len(rows))) for rows in (labels, index)):
-        found = f"the labels of {first} in another order"
+    reset = any(rows.equals(pd.RangeIndex(len(rows))) for rows in (labels, index))
+    if len(others) or reset or not labels.is_unique:  # labels do not say which rows belong together
         remedy = f"take both from the same DataFrame, or pass {name}.to_numpy() if the positions are right"
     else:
-        found = f"the labels of {first} in another order"
         remedy = f"pass {name}.loc[{first}.index], or {name}.to_numpy() if the positions are right"
     raise ValueError(f"the index of {name} has {found}, but rows are matched by position; {remedy}")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -134,10 +134,11 @@ class Leftover:
     def nearby(self, residual: Array, variance: Array) -> Trace:
         """Whether rows next to each other in two columns have residuals of one sign, however fine the pattern is."""
         rows = random_rows(residual.size, PAIRED_ROWS)
-        many = [j for j in range(self.places.size) if np.unique(self.columns[rows, j]).size > MIN_VALUES]
+        columns, residual, variance = self.columns[rows], residual[rows], variance[rows]
+        many = (j for j in range(self.places.size) if np.unique(columns[:, j]).size > MIN_VALUES)
         best, count = NO_TRACE, 0
-        for pair in combinations(many[:MAX_PAIRED], 2):
-            trace = Trace(_nearest_p(self.columns[rows][:, pair], residual[rows], variance[rows]), pair)
+        for pair in combinations(islice(many, MAX_PAIRED), 2):
+            trace = Trace(_nearest_p(columns[:, pair], residual, variance), pair)
             best, count = min(best, trace, key=lambda trace: trace.p_value), count + 1
         return self._named(Trace(min(best.p_value * max(count, 1), 1.0), best.columns))
 
