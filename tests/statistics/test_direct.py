@@ -17,6 +17,7 @@ from modifind.inference.tails import LARGEST_COMBINED, SMALLEST, UNSEEN, cauchy_
 from modifind.statistics import Nuisances
 from modifind.statistics.arms import is_piled
 from modifind.statistics.direct import (
+    CHANGED_SCORE,
     CONTRAST_SCORES,
     END,
     LOCATION_FUNCTIONS,
@@ -369,6 +370,48 @@ def test_outcomes_pile_up_where_values_repeat_and_not_by_chance(n):
     rng = np.random.default_rng(0)
     assert not any(is_piled(draw(rng, n)) for draw in SMOOTH.values() for _ in range(20))
     assert all(is_piled(draw(rng, n)) for draw in PILED.values() for _ in range(20))
+
+
+def traits_of(y, x, treatment):
+    """What out-of-fold rows tell of the arms."""
+    table = read_features(x[:, None], [])
+    folds = [np.arange(y.size) % 5]
+    known = Nuisances(table, y, treatment, np.full(y.size, 0.5), np.random.SeedSequence(0), tuple(folds))
+    return EffectLikelihood("linear").prepare(known).fits[0].traits
+
+
+def test_scores_in_which_the_arms_differ_as_a_whole_are_known():
+    found = {"skewed": [], "alike": []}
+    n_runs = runs(60, 15)
+    for seed in range(n_runs):
+        rng = np.random.default_rng([seed, 3])
+        x, treatment = rng.normal(size=500), rng.integers(0, 2, size=500)
+        noise = rng.normal(size=500)
+        y = x + np.where(treatment == 1, 2.0 * skewed(rng, 500), noise)
+        found["skewed"].append("skewness" in traits_of(y, x, treatment).changed)
+        found["alike"].append(bool(traits_of(x + (1 + treatment) * noise, x, treatment).changed))
+    assert np.mean(found["skewed"]) > 0.9
+    assert np.mean(found["alike"]) <= 0.1 + four_sd(0.1, n_runs)
+
+
+def test_a_score_in_which_the_arms_differ_weighs_more():
+    values = np.zeros((1, len(SHAPE_SCORES)))
+    usual, changed = (Scores(values, values, tuple(SHAPE_SCORES), names) for names in ((), ("modes",)))
+    assert usual.weights(["line", "ramp"]) == SHAPE_SCORES
+    assert changed.weights(["line", "ramp"]) == SHAPE_SCORES | {"modes": CHANGED_SCORE}
+    assert changed.only("tails", "modes").changed == ("modes",)
+
+
+@pytest.mark.study
+def test_features_keep_the_level_where_the_treatment_changes_the_shape_for_all():
+    p_values = []
+    for seed in range(runs(120, 20)):
+        rng = np.random.default_rng([seed, 4])
+        X, treatment = rng.normal(size=(400, 3)), rng.integers(0, 2, size=400)
+        noise = np.exp(X[:, 2] / 3) * np.where(treatment == 1, skewed(rng, 400), rng.normal(size=400))
+        y = X[:, 0] + np.abs(X[:, 1]) + treatment / 2 + noise
+        p_values.extend(quiet_fit(X, y, treatment, **QUICK).result_.table["p_value"])
+    assert (np.array(p_values) <= LEVEL).mean() <= LEVEL + four_sd(LEVEL, len(p_values))
 
 
 @pytest.mark.study

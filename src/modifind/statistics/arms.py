@@ -12,13 +12,14 @@ from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
 from modifind.nuisance.outcome.stacking import WEIGHED_ROWS, CrossFit, arm_shapes, own_arm
 from modifind.nuisance.regression.blocks import random_rows
-from modifind.statistics.direct import Ranks, residual_scores
+from modifind.statistics.direct import SHAPE_SCORES, Ranks, residual_scores
 from modifind.statistics.families import Family
 
 MAX_LOG_SCALE = 30.0  # of residuals in units of their median scale
 MOST_BEYOND = float(np.log(2.0))  # of the arms' mean contrast of log-scales beyond none, or what the models say
 PILE, NARROW = 0.05, 0.04  # share of the rows, and its width over the interquartile range; 0.09 for normal outcomes
 BY_CHANCE = 2.5  # standard deviations, by which the narrowest of many such widths is below its mean
+CHANGED = 2.0  # standard errors, by which the arms' mean scores of shape differ where the treatment changes the shape
 PILED = 1e-3  # of a scale: where half of the residuals are smaller, rows pile up
 
 
@@ -105,6 +106,8 @@ class ArmTraits:
     scores : array of shape (2, k)
         Mean of each arm's scores of residuals (`direct.residual_scores`), rows weighted by the chance to be in the
         other arm; empty where there are no ranks.
+    changed : tuple of str
+        The scores of shape (tails, skewness, modes) in which the arms differ as a whole.
     """
 
     family: Family
@@ -115,6 +118,7 @@ class ArmTraits:
     level: float
     ranks: Ranks | None = None
     scores: Array = field(default_factory=lambda: np.zeros((2, 0)))
+    changed: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, family: Family, cross: CrossFit, y: Array, a: Ints, scores: Array, weights: Weights) -> ArmTraits:
@@ -137,8 +141,13 @@ class ArmTraits:
         found = residual_scores(residual, ranks, family.scale_score(residual, shape))
         # As much as rows count in a comparison of the arms, so that in each arm their sum is zero.
         compared = Weights.of(counted.times(np.abs(a[rows] - scores[rows])))
-        means = [compared[a[rows] == arm].mean(found[a[rows] == arm]) for arm in (0, 1)]
-        return replace(traits, ranks=ranks, scores=np.array(means))
+        arms = [_mean_and_variance(compared[a[rows] == arm], found[a[rows] == arm]) for arm in (0, 1)]
+        means, variances = np.array(arms).swapaxes(0, 1)
+        differs = np.abs(means[1] - means[0]) > CHANGED * np.sqrt(variances.sum(axis=0))
+        named = zip(SHAPE_SCORES, (False, *differs), strict=True)  # the location is none of them
+        # The arms are measured by scales that make that of residuals equal.
+        changed = tuple(name for name, apart in named if apart and name != "scale")
+        return replace(traits, ranks=ranks, scores=means, changed=changed)
 
     def residuals(
         self, common: CommonPart, y: Array, arm: Ints, location_contrast: Array, scale_contrast: Array
@@ -156,6 +165,12 @@ class ArmTraits:
     def eta(self, common: CommonPart, arm: Ints | float, contrast: Array) -> Array:
         """Eta of an arm at a contrast of the arms, taken as far as held-out rows bear it out."""
         return common.location + (arm - common.share) * (self.location[0] + self.location[1] * contrast)
+
+
+def _mean_and_variance(weights: Weights, scores: Array) -> tuple[Array, Array]:
+    """Weighted mean of each column, and the variance of that mean."""
+    mean = weights.mean(scores)
+    return mean, np.square(weights.times(scores - mean)).sum(axis=0) / weights.values.sum() ** 2
 
 
 def is_piled(y: Array) -> bool:

@@ -18,7 +18,9 @@ with the power of the interaction test that one would do by hand. Amounts also h
 further scores are functions of the standardised residual u at the contrasts' null values: that of the scale; u^2, cut
 off far out, for tails; the cubic Hermite polynomial of the normal score of u for skewness; and a cosine, the part of a
 kernel that sees two modes where there was one. Each is taken less the mean of the row's arm, over rows weighted by the
-chance to be in the other arm.
+chance to be in the other arm. Tails, skewness or modes weigh more where the arms differ in them as a whole: a table in
+which the treatment changes the shape of the outcome is one in which a feature may change that. Whether they differ is
+uncorrelated with whether the difference follows a feature, so that the weights say nothing of the p-values they weigh.
 
 *The null hypothesis* is that of the main test. Where the treatment does nothing, residuals of both arms have one
 distribution given x and ``a - e`` has mean zero: what changes alike in both arms is not found. Where the outcome is
@@ -51,6 +53,7 @@ NUMBER_WEIGHT, LEVELS_WEIGHT = 0.83, 0.85
 CONTRAST_SCORES = {"location": 0.7, "scale": 0.3}
 SHAPE_SCORES = {"location": 0.8, "scale": 0.08, "tails": 0.035, "skewness": 0.06, "modes": 0.025}
 LEVELS_SHAPE_SCORES = {"location": 0.86, "scale": 0.06, "tails": 0.03, "skewness": 0.03, "modes": 0.02}
+CHANGED_SCORE = 0.3  # in place of the weight above, for a score of shape in which the arms differ as a whole
 LOCATION_FUNCTIONS = {"line": 0.645, "ramp": 0.225, "bend": 0.05, "top": 0.04, "bottom": 0.04}
 OTHER_FUNCTIONS = {"scale": "line", "tails": "ramp", "skewness": "ramp", "modes": "ramp"}
 MISSING_SHARE = 0.3
@@ -289,22 +292,26 @@ class Scores:
         How much of each an effect along a function h adds per unit of h, up to a factor that rows share.
     names : tuple of str
         What the scores are of: "location" first.
+    changed : tuple of str
+        Those in which the arms differ as a whole.
     """
 
     values: Array
     slopes: Array
     names: tuple[str, ...]
+    changed: tuple[str, ...] = ()
 
     def only(self, *names: str) -> Scores:
         """Some of the scores."""
         places = [self.names.index(name) for name in names]
-        return Scores(self.values[:, places], self.slopes[:, places], names)
+        return Scores(self.values[:, places], self.slopes[:, places], names, self.changed)
 
     def weights(self, functions: Sequence[str]) -> Mapping[str, float]:
         """Weight of each score in the combination, where it is multiplied by such functions of the feature."""
         if "tails" not in self.names:
             return CONTRAST_SCORES
-        return SHAPE_SCORES if "ramp" in functions else LEVELS_SHAPE_SCORES
+        usual = SHAPE_SCORES if "ramp" in functions else LEVELS_SHAPE_SCORES
+        return {**usual, **dict.fromkeys(self.changed, CHANGED_SCORE)}
 
 
 @dataclass(frozen=True)

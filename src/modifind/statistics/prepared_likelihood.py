@@ -276,7 +276,7 @@ class PreparedEffectLikelihood(PreparedTerms):
         rows = np.arange(self.y.size)
         both = [(fit.direct(rows, *fit.residual(rows, *fit.contrasts)), fit.slopes) for fit in self.fits]
         values, slopes = self.weights.times(np.mean(both, axis=0).swapaxes(0, 1)).swapaxes(0, 1)
-        return Scores(values, slopes, self.fits[0].score_names)
+        return Scores(values, slopes, self.fits[0].score_names, self.fits[0].traits.changed)
 
     def direct_functions(self, feature: Feature) -> ValueFunctions | None:
         """What the direct component looks at along a feature; None where there is nothing to test."""
