@@ -110,7 +110,7 @@ def test_without_suspicion_no_richer_distribution_is_fitted(monkeypatch):
 
 @pytest.mark.parametrize(("curved", "name"), [(False, "gaussian"), (True, "splines")])
 def test_with_many_rows_a_sample_chooses_and_all_rows_fit(monkeypatch, curved, name):
-    monkeypatch.setattr(auto, "MANY_ROWS", 1500)
+    monkeypatch.setattr(auto, "MAX_CHOICE_ROWS", 1500)
     monkeypatch.setattr(auto, "CHOICE_ROWS", 1000)
     rng = np.random.default_rng(8)
     n = 2000

@@ -11,7 +11,6 @@ import numpy as np
 
 from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
-from modifind.nuisance.conditional.base import BaseSampler
 from modifind.nuisance.conditional.decoder import (
     MAX_LOG_VARIANCE,
     MIN_LOG_VARIANCE,
@@ -21,6 +20,7 @@ from modifind.nuisance.conditional.decoder import (
     decoder_calibration,
     network_inputs,
 )
+from modifind.nuisance.conditional.sampler import BaseSampler
 from modifind.nuisance.regression.training import Networks
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class CVAESampler(BaseSampler):
         self.decoders_: list[dict[str, Float32]] = []
         for start in range(0, table.n_features, self.chunk_features):
             features = np.arange(start, min(start + self.chunk_features, table.n_features))
-            ensemble = _Ensemble(self, features, order[n_held:])
+            ensemble = FeatureNetworks(self, features, order[n_held:])
             self.decoders_ += ensemble.decoders()
             self.best_epoch_[features] = ensemble.best_epoch
             self.held_out_elbo_[features] = ensemble.best
@@ -177,7 +177,7 @@ class CVAESampler(BaseSampler):
         )
 
 
-class _Ensemble(Networks):
+class FeatureNetworks(Networks):
     """Networks of some features, trained side by side."""
 
     finished_leave = True

@@ -16,16 +16,16 @@ from modifind._torch import OnDevice
 from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.weights import Weights
-from modifind.nuisance.conditional.base import (
+from modifind.nuisance.conditional.contract import Calibration, Rows
+from modifind.nuisance.conditional.grid import Distribution, cell_grid, code_grid
+from modifind.nuisance.conditional.pit import (
     binned_log_score,
     category_score,
     continuous_calibration,
     discrete_calibration,
+    tie_cells,
     value_bins,
 )
-from modifind.nuisance.conditional.contract import Calibration, Rows
-from modifind.nuisance.conditional.grid import cell_grid, code_grid
-from modifind.nuisance.conditional.pit import tie_cells
 
 Float32: TypeAlias = NDArray[np.float32]
 
@@ -118,11 +118,14 @@ class Decoder:
 
 
 @dataclass(frozen=True)
-class CVAEConditional:
+class CVAEConditional(Distribution):
     """The distribution of one feature as a trained decoder fed with standard normal latent noise."""
 
     decoder: Decoder
     calibration: Calibration
+
+    def __len__(self) -> int:
+        return len(self.decoder.context)
 
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
         """Resampled columns."""

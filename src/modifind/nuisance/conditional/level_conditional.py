@@ -19,18 +19,18 @@ from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.many_levels import Directions
 from modifind.data.weights import Weights
-from modifind.nuisance.conditional.base import MIXTURE, discrete_calibration
 from modifind.nuisance.conditional.contract import Calibration, Rows
-from modifind.nuisance.conditional.grid import code_grid
-from modifind.nuisance.conditional.rules import Conditioning
+from modifind.nuisance.conditional.grid import Distribution, code_grid
+from modifind.nuisance.conditional.pit import MIXTURE, discrete_calibration
+from modifind.nuisance.conditional.sampler import Conditioning
 from modifind.nuisance.regression.blocks import random_rows
 
-MOST_ROWS = 50_000  # that decide a few coefficients of each level
+MAX_ROWS = 50_000  # that decide a few coefficients of each level
 BLOCK_CELLS = 2**20
 N_STEPS = 6
 N_CHECK_STEPS = 3
 CLOSE = 0.02  # of the standard error of a level's mean is near enough
-MOST_MOVE = 2.0
+MAX_MOVE = 2.0  # of a coefficient in one step
 WIDE = 4.0  # times the variance between levels: that rows balance matters more than that slopes are precise
 NAME = "levels"
 
@@ -58,13 +58,15 @@ class LevelModel:
         cls, inputs: Array, codes: NDArray[np.intp], n_levels: int, weights: Weights, n_steps: int = N_STEPS
     ) -> LevelModel:
         """Fit to rows; weights add up to their effective number."""
-        rows = random_rows(codes.size, MOST_ROWS)
+        rows = random_rows(codes.size, MAX_ROWS)
         inputs, codes, weights = inputs[rows], codes[rows], weights[rows]
-        found = Directions.of(inputs, codes, n_levels, weights)
+        directions = Directions.of(inputs, codes, n_levels, weights)
         counts = np.maximum(np.bincount(codes, weights.values, minlength=n_levels), 1e-3)
-        intercepts = np.log(counts / counts.sum()) - 0.5 * (found.means**2).sum(axis=1)
-        model = cls(found, intercepts, found.means)
-        return model._polished(found(inputs), codes, weights.values, counts, n_steps) if found.variances.size else model
+        intercepts = np.log(counts / counts.sum()) - 0.5 * (directions.means**2).sum(axis=1)
+        model = cls(directions, intercepts, directions.means)
+        if not directions.variances.size:
+            return model
+        return model._polished(directions(inputs), codes, weights.values, counts, n_steps)
 
     def _polished(
         self, scores: Array, codes: NDArray[np.intp], weights: Array, counts: Array, n_steps: int
@@ -81,27 +83,26 @@ class LevelModel:
         for _ in range(n_steps + 1):
             trial = lines + length * move
             likelihood, expected, information = 0.0, np.zeros(lines.shape), np.zeros((counts.size, width * width))
-            for part in _blocks(codes.size, counts.size):
-                chance = _softmax(terms[part] @ trial.T)
-                own = chance[np.arange(chance.shape[0]), codes[part]]
-                likelihood += float(weights[part] @ np.log(np.maximum(own, 1e-300)))
-                chance *= weights[part, None]
-                expected += chance.T @ terms[part]
-                information += chance.T @ products[part]
+            for rows in _blocks(codes.size, counts.size):
+                chances = _softmax(terms[rows] @ trial.T)
+                observed = chances[np.arange(len(chances)), codes[rows]]
+                likelihood += float(weights[rows] @ np.log(np.maximum(observed, 1e-300)))
+                chances *= weights[rows, None]
+                expected += chances.T @ terms[rows]
+                information += chances.T @ products[rows]
             objective = likelihood - 0.5 * float((prior * trial**2).sum())
             if objective < before - 1e-9 * abs(before):
                 length /= 2
                 continue
             lines, best, before, length = trial, trial, objective, min(2 * length, 1.0)
             gradient = sums - expected - prior * lines
-            if np.abs((sums - expected)[:, 0] / np.sqrt(counts)).max() < CLOSE and length == 1.0:
-                far = np.abs(gradient) / np.sqrt(counts)[:, None]
-                if far.max() < CLOSE:
-                    break
+            far = np.abs(np.column_stack((gradient, (sums - expected)[:, 0]))) / np.sqrt(counts)[:, None]
+            if far.max() < CLOSE and length == 1.0:
+                break
             # With many levels each has a small chance, and chance * (1 - chance) is the chance itself.
             matrix = information.reshape(-1, width, width) + np.diag(prior + 1e-9)
             move = np.linalg.solve(matrix, gradient[:, :, None])[:, :, 0]
-            move *= np.minimum(1.0, MOST_MOVE / np.maximum(np.abs(move).max(axis=1, keepdims=True), 1e-12))
+            move *= np.minimum(1.0, MAX_MOVE / np.maximum(np.abs(move).max(axis=1, keepdims=True), 1e-12))
         return LevelModel(self.directions, best[:, 0], best[:, 1:])
 
     def chances(self, scores: Array) -> Array:
@@ -112,15 +113,15 @@ class LevelModel:
 
     def log_score(self, scores: Array, codes: NDArray[np.intp]) -> Array:
         """Log-chance of each row's level, a little of the even distribution mixed in."""
-        found = np.empty(codes.size)
-        for part in _blocks(codes.size, self.intercepts.size):
-            chance = self.chances(scores[part])
-            found[part] = chance[np.arange(chance.shape[0]), codes[part]]
-        return np.log((1 - MIXTURE) * found + MIXTURE / self.intercepts.size)
+        observed = np.empty(codes.size)
+        for rows in _blocks(codes.size, self.intercepts.size):
+            chances = self.chances(scores[rows])
+            observed[rows] = chances[np.arange(len(chances)), codes[rows]]
+        return np.log((1 - MIXTURE) * observed + MIXTURE / self.intercepts.size)
 
 
 @dataclass(frozen=True)
-class LevelConditional:
+class LevelConditional(Distribution):
     """Chances of levels, computed where they are asked for: a table of them all would be large.
 
     Attributes
@@ -135,20 +136,19 @@ class LevelConditional:
     scores: Array
     calibration: Calibration
 
-    def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
-        """Resampled codes."""
-        return self.quantiles(rng.random((n_draws, len(self.scores))))
+    def __len__(self) -> int:
+        return len(self.scores)
 
     def quantiles(self, levels: Array) -> Array:
         """Codes at levels between 0 and 1, shape (k, n)."""
         codes = np.empty(levels.shape)
-        for part in _blocks(len(self.scores), self.model.intercepts.size):
-            steps = np.cumsum(self.model.chances(self.scores[part]), axis=1)[:, :-1]
+        for rows in _blocks(len(self), self.model.intercepts.size):
+            steps = np.cumsum(self.model.chances(self.scores[rows]), axis=1)[:, :-1]
             # One ascending sequence of all rows' steps: a search in it finds the level of every draw.
             n_rows, n_steps = steps.shape
             shift = 2.0 * np.arange(n_rows)
-            place = np.searchsorted((np.minimum(steps, 1.0) + shift[:, None]).ravel(), levels[:, part] + shift)
-            codes[:, part] = place - n_steps * np.arange(n_rows)
+            reached = np.searchsorted((np.minimum(steps, 1.0) + shift[:, None]).ravel(), levels[:, rows] + shift)
+            codes[:, rows] = reached - n_steps * np.arange(n_rows)
         return codes
 
     def grid(self, rows: Rows) -> tuple[Array, Array]:
@@ -196,16 +196,16 @@ def fit_level_rule(
         How much each row counts.
     """
     codes = column.astype(np.intp)
-    own = weights.effective
+    effective = weights.effective
     score = np.empty(codes.size)
     for half in (0, 1):
         out = folds % 2 == half
         if out.all() or not out.any():
             score[:] = np.log(weights.shares(codes, n_levels)[codes])
             break
-        model = LevelModel.of(inputs[~out], codes[~out], n_levels, own[~out], N_CHECK_STEPS)
+        model = LevelModel.of(inputs[~out], codes[~out], n_levels, effective[~out], N_CHECK_STEPS)
         score[out] = model.log_score(model.directions(inputs[out]), codes[out])
-    model = LevelModel.of(inputs, codes, n_levels, own)
+    model = LevelModel.of(inputs, codes, n_levels, effective)
     calibration = discrete_calibration(NAME, column, score, weights)
     fitted = LevelConditional(model, model.directions(inputs), calibration)
     return LevelRule(conditioning, model, calibration, fitted), score

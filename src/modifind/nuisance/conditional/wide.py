@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
 
-PENALTIES: Array = np.logspace(0, 6, 7)
+WIDE_PENALTIES: Array = np.logspace(0, 6, 7)
 N_NEIGHBOURS = (5, 20, 60)
 NEIGHBOUR_PENALTIES = (1.0, 30.0, 1000.0)
-N_CANDIDATES = PENALTIES.size + len(N_NEIGHBOURS) * len(NEIGHBOUR_PENALTIES)
+N_CANDIDATES = WIDE_PENALTIES.size + len(N_NEIGHBOURS) * len(NEIGHBOUR_PENALTIES)
 
 
 @dataclass(frozen=True)
@@ -81,18 +81,18 @@ class _Part:
         correlated with the target.
         """
         own = self.vectors[target]
-        shrunk = 1.0 / (self.values[:, None] + PENALTIES) - 1.0 / PENALTIES
+        shrunk = 1.0 / (self.values[:, None] + WIDE_PENALTIES) - 1.0 / WIDE_PENALTIES
         products = self.vectors @ (own[:, None] * np.column_stack((shrunk, self.values)))
         inverse, scatter = products[:, :-1], products[:, -1]
-        inverse[target] += 1.0 / PENALTIES
+        inverse[target] += 1.0 / WIDE_PENALTIES
         found = np.zeros((scatter.size, N_CANDIDATES))
-        found[:, : PENALTIES.size] = -inverse / inverse[target]
+        found[:, : WIDE_PENALTIES.size] = -inverse / inverse[target]
         strength = scatter**2 / np.where(self.squares > 1e-9 * self.squares.max(), self.squares, np.inf)
         strength[target] = -1.0
         nearest = np.argsort(-strength, kind="stable")[: min(N_NEIGHBOURS[-1], scatter.size - 1)]
         near = self.vectors[nearest] * np.sqrt(self.values)
         gram = near @ near.T
-        place = PENALTIES.size
+        place = WIDE_PENALTIES.size
         for count in N_NEIGHBOURS:
             chosen = nearest[:count]
             for penalty in NEIGHBOUR_PENALTIES:
