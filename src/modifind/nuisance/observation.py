@@ -28,9 +28,9 @@ from modifind.data.weights import WeightSums, weight_numbers
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
 
 STREAM = 9  # of the seed: apart from what the fit itself draws
-SMALLEST_CHANCE = 0.05  # no row stands for more than twenty
-LARGEST_CHANCE = 0.999
-MODEL = PropensityModel(clip=(SMALLEST_CHANCE, LARGEST_CHANCE))
+MIN_CHANCE = 0.05  # no row stands for more than twenty
+MAX_CHANCE = 0.999
+MODEL = PropensityModel(clip=(MIN_CHANCE, MAX_CHANCE))
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Unseen:
     @classmethod
     def of(cls, fitted: FittedPropensity, observed: NDArray[np.bool_]) -> Unseen:
         """From the fitted chances of all rows."""
-        bounded = int((fitted.raw[observed] < SMALLEST_CHANCE).sum())
+        bounded = int((fitted.raw[observed] < MIN_CHANCE).sum())
         return cls(1.0 / fitted.scores[observed], observed.size, int((~observed).sum()), bounded)
 
     def settings(self, weights: WeightSums, *, sampled: bool) -> dict[str, Any]:
@@ -82,11 +82,11 @@ def told(unseen: Unseen) -> str:
 
 def refuse_few_outcomes(observed: NDArray[np.bool_]) -> None:
     """Refuse rows of which too few have an outcome, or too few have none."""
-    found = int(observed.sum())
-    if min(found, observed.size - found) < FEWEST_OUTCOMES:
+    counts = int(observed.sum()), int((~observed).sum())
+    if min(counts) < FEWEST_OUTCOMES:
         raise ValueError(
             f"missing_outcome='weight' needs at least {FEWEST_OUTCOMES} rows with an outcome and as many without; "
-            f"found {found} with and {observed.size - found} without. Use missing_outcome='drop'"
+            f"found {counts[0]} with and {counts[1]} without. Use missing_outcome='drop'"
         )
 
 
@@ -151,8 +151,9 @@ class ObservedRows:
         schema = replace(schema, reference=table.reference, level_columns=table.level_columns)
         given = _with_arms(table, block.treatment)
         folds = None if rows is None else _folds(rows, sample, numbers)
-        own: dict[str, Any] = {"n_folds": n_folds} if folds is None else {"folds": folds}
-        fitted = MODEL.fit(given, seen, seed=_stream(seed), weights=block.weights, clusters=block.clusters, **own)
+        cross: dict[str, Any] = {"n_folds": n_folds} if folds is None else {"folds": folds}
+        stream = np.random.SeedSequence(seed, spawn_key=(STREAM,))
+        fitted = MODEL.fit(given, seen, seed=stream, weights=block.weights, clusters=block.clusters, **cross)
         unseen = Unseen.of(fitted, observed)
         if folds is None:
             return cls(schema, rows, None, unseen.weights), unseen
@@ -192,7 +193,3 @@ def _with_arms(table: FeatureTable, arms: Ints) -> FeatureTable:
         categories=(*table.categories, (0, 1)),
         reference=None if reference is None else (np.append(reference[0], 0.0), np.append(reference[1], 1.0)),
     )
-
-
-def _stream(seed: int) -> np.random.SeedSequence:
-    return np.random.SeedSequence(seed, spawn_key=(STREAM,))

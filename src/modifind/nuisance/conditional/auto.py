@@ -77,20 +77,13 @@ class AutoSampler(BaseSampler):
         self.screen_ = _Screen(self.trial_[0])
 
     def _fitted(
-        self,
-        table: FeatureTable,
-        treatment: Ints,
-        seed: np.random.SeedSequence,
-        weights: Weights,
-        folds: Ints | None,
+        self, table: FeatureTable, treatment: Ints, seed: np.random.SeedSequence, weights: Weights, folds: Ints | None
     ) -> tuple[ScoredSampler, ...]:
         """The candidates, from the plainest to the richest."""
-        blank = (kind(condition_on_treatment=self.condition_on_treatment) for kind in KINDS)
-        how: dict[str, Any] = {"folds": folds, "whole_clusters": self.whole_clusters_}
-        seeds = seed.spawn(len(KINDS))
+        blank = [kind(condition_on_treatment=self.condition_on_treatment) for kind in KINDS]
         return tuple(
-            fit_copy(sampler, table, treatment, child, weights, **how)
-            for sampler, child in zip(blank, seeds, strict=True)
+            fit_copy(sampler, table, treatment, child, weights, folds, self.whole_clusters_)
+            for sampler, child in zip(blank, seed.spawn(len(KINDS)), strict=True)
         )
 
     def rule(self, feature: int) -> ConditionalRule:

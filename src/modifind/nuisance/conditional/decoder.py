@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, softmax
 from scipy.stats import qmc
 
 from modifind._torch import OnDevice
@@ -80,8 +80,8 @@ class Decoder:
     @cached_property
     def _on_device(self) -> Callable[[Array], Float32]:
         """The same network with its context and weights on the device."""
-        place = OnDevice(self.device, "a decoder on a device")
-        torch, tensor = place.torch, place.tensor
+        on_device = OnDevice(self.device, "a decoder on a device")
+        torch, tensor = on_device.torch, on_device.tensor
         context, latent_weight, middle, middle_bias, last, last_bias = map(tensor, (self.context, *self.weights))
 
         def output(latent: Array) -> Float32:
@@ -93,9 +93,7 @@ class Decoder:
 
     def probabilities(self, latent: Array) -> Array:
         """Category probabilities at given latent values."""
-        logits = self.output(latent)[:, : self.n_levels].astype(np.float64)
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return odds / odds.sum(axis=1, keepdims=True)
+        return softmax(self.output(latent)[:, : self.n_levels].astype(np.float64), axis=1)
 
     def moments(self, latent: Array) -> tuple[Array, Array]:
         """Mean and standard deviation at given latent values, on the original scale."""

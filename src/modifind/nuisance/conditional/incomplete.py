@@ -22,7 +22,7 @@ from modifind.nuisance.conditional.contract import Calibration, ConditionalRule,
 from modifind.nuisance.conditional.cvae import CVAESampler
 from modifind.nuisance.conditional.gaussian import GaussianSampler
 from modifind.nuisance.conditional.grid import Distribution, quantiles_of_rows
-from modifind.nuisance.conditional.sampler import BaseSampler, fit_copy, row_folds
+from modifind.nuisance.conditional.sampler import BaseSampler, fit_copy
 from modifind.nuisance.regression.screening import has_many_columns
 
 N_PARTS = 20  # a multiple of the folds of all samplers
@@ -126,12 +126,8 @@ class IncompleteSampler(BaseSampler):
         inner_seed, fold_seed = seed.spawn(2)
         self.parts_ = self._folds(N_PARTS, np.random.default_rng(fold_seed))
         if len(table.incomplete) < table.n_features:
-            how: dict[str, Any] = {"folds": self.assigned_folds_, "whole_clusters": self.whole_clusters_}
-            self.complete_ = fit_copy(self.sampler, table, self.treatment_, inner_seed, self.weights_.scaled, **how)
-
-    def _folds(self, n_folds: int, rng: np.random.Generator) -> Ints:
-        drawn = row_folds(self.table_.n_rows, n_folds, rng)
-        return drawn if self.assigned_folds_ is None else self.assigned_folds_
+            rows = table, self.treatment_, inner_seed, self.weights_.scaled
+            self.complete_ = fit_copy(self.sampler, *rows, self.assigned_folds_, self.whole_clusters_)
 
     def rule(self, feature: int) -> ConditionalRule:
         """Learn the distribution of one feature, for any rows."""
@@ -161,13 +157,14 @@ class IncompleteSampler(BaseSampler):
         self, table: FeatureTable, rows: NDArray[np.bool_], feature: int, seed: np.random.SeedSequence
     ) -> ConditionalRule:
         """The rule of one feature, from a sampler of its own that sees some rows."""
-        treatment, weights, sampler = self.treatment_[rows], self.weights_[rows].scaled, self.sampler
+        settings: dict[str, Any] = {}
+        sampler, treatment = self.sampler, self.treatment_[rows]
         if has_many_columns(*table.design.shape) and isinstance(sampler, AutoSampler | GaussianSampler):
             sampler = BoostingSampler(condition_on_treatment=self.condition_on_treatment)
-        how: dict[str, Any] = {"folds": self.parts_[rows], "whole_clusters": self.whole_clusters_}
         if np.bincount(treatment, minlength=2).min() < MIN_ARM_VALUES and isinstance(sampler, BaseSampler):
-            how["settings"] = {"condition_on_treatment": False}  # an arm of so few values says nothing of its own
-        return without_rows(fit_copy(sampler, table, treatment, seed, weights, **how).rule(feature))
+            settings = {"condition_on_treatment": False}  # an arm of so few values says nothing of its own
+        known = table, treatment, seed, self.weights_[rows].scaled, self.parts_[rows], self.whole_clusters_
+        return without_rows(fit_copy(sampler, *known, **settings).rule(feature))
 
 
 def for_gaps(sampler: BaseSampler, table: FeatureTable) -> BaseSampler:

@@ -265,10 +265,11 @@ class _Steps:
 
     def __call__(self, feature: int, given: list[int]) -> Step:
         known = part_of(self.table, [*given, feature])
-        how: dict[str, Any] = {"folds": self.parts, "whole_clusters": getattr(self.sampler, "whole_clusters_", False)}
-        if isinstance(self.sampler, ClusterSampler):
-            how["settings"] = {"clusters": {}}  # which are those of columns of the whole table
-        sampler = fit_copy(self.sampler, known, self.treatment, self.seed.spawn(1)[0], self.weights, **how)
+        # Clusters are those of columns of the whole table.
+        settings: dict[str, Any] = {"clusters": {}} if isinstance(self.sampler, ClusterSampler) else {}
+        rows = known, self.treatment, self.seed.spawn(1)[0], self.weights
+        whole_clusters = getattr(self.sampler, "whole_clusters_", False)
+        sampler = fit_copy(self.sampler, *rows, self.parts, whole_clusters, **settings)
         empty = replace(known, values=known.values[:0], reference=known.scaling)
         return Step(feature, [*given, feature], empty, without_rows(sampler.rule(len(given))))
 
@@ -347,13 +348,10 @@ class NearestRow:
 
     def other_rows(self) -> NDArray[np.intp]:
         """For every row of the table the nearest one besides itself: the next in the same place, or in the nearest."""
-        order = np.argsort(self.place, kind="stable")
-        counts = np.bincount(self.place)
-        starts = np.cumsum(counts) - counts
-        place = self.place[order]
-        following = starts[place] + (np.arange(order.size) - starts[place] + 1) % counts[place]
+        order, counts = np.argsort(self.place, kind="stable"), np.bincount(self.place)
+        first, size = (numbers[self.place[order]] for numbers in (np.cumsum(counts) - counts, counts))
         others = np.empty(order.size, dtype=np.intp)
-        others[order] = order[following]
+        others[order] = order[first + (np.arange(order.size) - first + 1) % size]
         alone = counts[self.place] == 1
         if alone.any() and counts.size > 1:
             near = self.tree.query(self.tree.data[self.place[alone]], k=2)[1][:, 1]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
@@ -21,7 +22,7 @@ from modifind.data.many_levels import Directions
 from modifind.data.weights import Weights
 from modifind.nuisance.conditional.contract import Calibration, Rows
 from modifind.nuisance.conditional.grid import Distribution, code_grid
-from modifind.nuisance.conditional.pit import MIXTURE, discrete_calibration
+from modifind.nuisance.conditional.pit import category_score, discrete_calibration
 from modifind.nuisance.conditional.sampler import Conditioning
 from modifind.nuisance.regression.blocks import random_rows
 
@@ -84,7 +85,7 @@ class LevelModel:
             trial = lines + length * move
             likelihood, expected, information = 0.0, np.zeros(lines.shape), np.zeros((counts.size, width * width))
             for rows in _blocks(codes.size, counts.size):
-                chances = _softmax(terms[rows] @ trial.T)
+                chances = softmax(terms[rows] @ trial.T, axis=1)
                 observed = chances[np.arange(len(chances)), codes[rows]]
                 likelihood += float(weights[rows] @ np.log(np.maximum(observed, 1e-300)))
                 chances *= weights[rows, None]
@@ -108,16 +109,13 @@ class LevelModel:
     def chances(self, scores: Array) -> Array:
         """Chances of levels of rows that stand at `scores` in the directions, shape (n, levels)."""
         if not scores.shape[1]:
-            return np.broadcast_to(_softmax(self.intercepts[None]), (len(scores), self.intercepts.size))
-        return _softmax(scores @ self.slopes.T + self.intercepts)
+            return np.broadcast_to(softmax(self.intercepts[None], axis=1), (len(scores), self.intercepts.size))
+        return softmax(scores @ self.slopes.T + self.intercepts, axis=1)
 
     def log_score(self, scores: Array, codes: NDArray[np.intp]) -> Array:
-        """Log-chance of each row's level, a little of the even distribution mixed in."""
-        observed = np.empty(codes.size)
-        for rows in _blocks(codes.size, self.intercepts.size):
-            chances = self.chances(scores[rows])
-            observed[rows] = chances[np.arange(len(chances)), codes[rows]]
-        return np.log((1 - MIXTURE) * observed + MIXTURE / self.intercepts.size)
+        """Log-chance of each row's level."""
+        blocks = _blocks(codes.size, self.intercepts.size)
+        return np.concatenate([category_score(codes[rows], self.chances(scores[rows])) for rows in blocks])
 
 
 @dataclass(frozen=True)
@@ -209,13 +207,6 @@ def fit_level_rule(
     calibration = discrete_calibration(NAME, column, score, weights)
     fitted = LevelConditional(model, model.directions(inputs), calibration)
     return LevelRule(conditioning, model, calibration, fitted), score
-
-
-def _softmax(index: Array) -> Array:
-    index -= index.max(axis=1, keepdims=True)
-    np.exp(index, out=index)
-    index /= index.sum(axis=1, keepdims=True)
-    return index
 
 
 def _blocks(n_rows: int, n_levels: int) -> Iterator[slice]:

@@ -90,8 +90,8 @@ class ClusterSampler(BaseSampler):
 
     def _prepare(self, seed: np.random.SeedSequence) -> None:
         """Fit the sampler for the other features."""
-        how: dict[str, Any] = {"folds": self.assigned_folds_, "whole_clusters": self.whole_clusters_}
-        self.by_row_ = fit_copy(self.sampler, self.table_, self.treatment_, seed, self.weights_, **how)
+        rows = self.table_, self.treatment_, seed, self.weights_
+        self.by_row_ = fit_copy(self.sampler, *rows, self.assigned_folds_, self.whole_clusters_)
 
     def rule(self, feature: int) -> Any:
         """Learn the distribution of one feature; rows that are not in the table are in clusters that are not."""
@@ -101,9 +101,9 @@ class ClusterSampler(BaseSampler):
         by_cluster = ClusterMeans.of(self.table_, self.treatment_, clusters, feature, self.weights_)
         sampler = getattr(self.sampler, "sampler", self.sampler)  # a table of clusters has no missing values
         # Where clusters are not treated as a whole, the share treated is a column like others.
-        settings = {} if by_cluster.whole_arms else {"condition_on_treatment": False}
+        settings: dict[str, Any] = {} if by_cluster.whole_arms else {"condition_on_treatment": False}
         rows = by_cluster.table, by_cluster.arms, self.seeds_[feature], by_cluster.weights
-        sampler = fit_copy(sampler, *rows, settings=settings)
+        sampler = fit_copy(sampler, *rows, **settings)
         rule = sampler.rule(by_cluster.feature)
         if rule.calibration.explained_share > self.most_explained[self.table_.kind(feature)]:
             return self.by_row_.rule(feature)

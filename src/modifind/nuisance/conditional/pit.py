@@ -8,7 +8,10 @@ which needs no random numbers.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import kstwo
 
@@ -165,7 +168,7 @@ def continuous_calibration(
     return Calibration(sampler, *uniformity(pit, held), gain, share, pit_shares(pit, held))
 
 
-def category_score(codes: Array, probabilities: Array) -> Array:
+def category_score(codes: NDArray[Any], probabilities: Array) -> Array:
     """Log-probability of each row's category, with the same small mixture as for bins."""
     n, k = probabilities.shape
     chosen = probabilities[np.arange(n), codes.astype(np.intp)]

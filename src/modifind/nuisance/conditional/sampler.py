@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,25 +120,13 @@ def fit_copy(
     treatment: Ints,
     seed: np.random.SeedSequence,
     weights: Weights,
-    *,
     folds: Ints | None = None,
     whole_clusters: bool = False,
-    settings: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> Any:
-    """Fit a copy of a sampler to another table, by these folds if it is one that takes folds.
+    """Fit a copy of a sampler, with other settings, to a table.
 
-    Parameters
-    ----------
-    sampler : BaseSampler
-        The sampler, which may be the user's own.
-    table, treatment, seed, weights
-        As of `BaseSampler.fit`; samplers that know no weights are fitted to rows that count alike.
-    folds : array of shape (n,), optional
-        Fold of each row.
-    whole_clusters : bool, default=False
-        Whether folds keep clusters together.
-    settings : dict, optional
-        Parameters that the copy has others of.
+    The sampler may be the user's own: it is given folds if it takes them, and weights where rows do not count alike.
     """
     fresh = clone(sampler, safe=False)
     if settings:

@@ -10,8 +10,10 @@ from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
 
 from modifind._typing import Array, Ints
+from modifind.data.clusters import Clusters, cluster_folds, treated_as_one
 from modifind.data.weights import Weights
 from modifind.nuisance.regression.chances import predict_chances
 from modifind.nuisance.regression.convex import convex_weights
@@ -24,6 +26,8 @@ PENALTY_STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 1.0, 10.0)
 SMOOTH_STRENGTHS = (0.1, 1.0, 10.0)
 TREES = ((30, 8), (100, 16))  # rounds and leaves; the larger where a grid or a product of three calls for them
 MISFIT_LEVEL = 0.01
+CHOICE_ROWS = 20_000
+MIN_ARM_ROWS = 500  # of an arm, where it has so many
 NEGLIGIBLE = 0.05
 EDGE = 1e-6
 
@@ -45,21 +49,21 @@ class StackedScores(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Array, y: Ints, sample_weight: Array | None = None) -> StackedScores:
         """Fit every classifier."""
-        weights = Weights.of(sample_weight, y.size)
+        arguments = Weights.of(sample_weight, y.size).argument()
         self.classes_ = np.unique(y)
-        self.fitted_ = [clone(member).fit(X, y, **weights.argument()) for member in self.members]
+        self.fitted_ = [clone(member).fit(X, y, **arguments) for member in self.members]
         return self
 
     def predict_proba(self, X: Array) -> Array:
         """Both class probabilities."""
-        total = sum(w * log_odds(member.predict_proba(X)) for w, member in zip(self.weights, self.fitted_, strict=True))
-        treated = expit(total)
-        return np.stack((1.0 - treated, treated), axis=1)
+        members = zip(self.weights, self.fitted_, strict=True)
+        total = np.sum([weight * log_odds(member.predict_proba(X)) for weight, member in members], axis=0)
+        return both_chances(total)
 
     def log_odds_along(self, X: Array, columns: slice, points: Array) -> Array:
         """Log-odds, shape (n, g), when some columns take the values `points`, (n, g, width)."""
-        found = (log_odds_along(member, X, columns, points) for member in self.fitted_)
-        return np.sum([weight * own for weight, own in zip(self.weights, found, strict=True)], axis=0)
+        members = zip(self.weights, self.fitted_, strict=True)
+        return np.sum([weight * log_odds_along(member, X, columns, points) for weight, member in members], axis=0)
 
 
 class CalledTrees(ClassifierMixin, BaseEstimator):
@@ -108,11 +112,10 @@ class CalledTrees(ClassifierMixin, BaseEstimator):
 
     def log_odds_along(self, X: Array, columns: slice, points: Array) -> Array:
         """Log-odds, shape (n, g), when some columns take the values `points`, (n, g, width)."""
-        own = X[:, self.columns_]
         moving = [(k, j - columns.start) for k, j in enumerate(self.columns_) if columns.start <= j < columns.stop]
         if not moving:
-            return np.repeat(log_odds(self.trees_.predict_proba(own))[:, None], points.shape[1], axis=1)
-        rows = np.repeat(own, points.shape[1], axis=0)
+            return np.repeat(log_odds(self.predict_proba(X))[:, None], points.shape[1], axis=1)
+        rows = np.repeat(X[:, self.columns_], points.shape[1], axis=0)
         for k, j in moving:
             rows[:, k] = points[..., j].ravel()
         return log_odds(self.trees_.predict_proba(rows)).reshape(points.shape[:2])
@@ -121,8 +124,9 @@ class CalledTrees(ClassifierMixin, BaseEstimator):
 def described(model: Any) -> str:
     """A model in words."""
     if isinstance(model, StackedScores):
-        parts = (f"{described(part)} ({weight:.2f})" for part, weight in zip(model.members, model.weights, strict=True))
-        return "mean log-odds of " + ", ".join(parts) if len(model.members) > 1 else described(model.members[0])
+        members = zip(model.members, model.weights, strict=True)
+        names = ", ".join(f"{described(member)} ({weight:.2f})" for member, weight in members)
+        return f"mean log-odds of {names}" if len(model.members) > 1 else described(model.members[0])
     if isinstance(model, CalledTrees):
         return "boosted trees"
     kind = "splines and products" if isinstance(model, SmoothClassifier) else "logistic regression"
@@ -145,6 +149,12 @@ def log_odds(chances: Array) -> Array:
     return logit(np.clip(chances[:, 1], EDGE, 1.0 - EDGE))
 
 
+def both_chances(log_odds: Array) -> Array:
+    """Chances of both classes, shape (n, 2)."""
+    treated = expit(log_odds)
+    return np.stack((1.0 - treated, treated), axis=1)
+
+
 def log_odds_along(model: Any, X: Array, columns: slice, points: Array) -> Array:
     """Log-odds of a classifier, shape (n, g), when some columns take the values `points`, (n, g, width)."""
     if isinstance(model, LogisticRegression):
@@ -152,30 +162,46 @@ def log_odds_along(model: Any, X: Array, columns: slice, points: Array) -> Array
         return model.decision_function(X)[:, None] + moved
     if hasattr(model, "log_odds_along"):
         return model.log_odds_along(X, columns, points)
-    X, found = X.copy(), np.empty(points.shape[:2])
+    X, moved = X.copy(), np.empty(points.shape[:2])
     for k in range(points.shape[1]):
         X[:, columns] = points[:, k]
-        found[:, k] = log_odds(predict_chances(model, X))
-    return found
+        moved[:, k] = log_odds(predict_chances(model, X))
+    return moved
+
+
+def arm_folds(treatment: Ints, n_folds: int, seed: int, clusters: Clusters | None = None) -> Ints:
+    """Fold of each row; every fold holds both arms, also where this makes fewer, and rows of a cluster share one."""
+    clusters = Clusters.of(clusters, treatment.size)
+    if not clusters.of_rows and n_folds > 1:
+        return cluster_folds(treatment, clusters.codes, n_folds, seed)
+    folds = np.zeros(treatment.size, dtype=np.int64)
+    if n_folds > 1:
+        splits = StratifiedKFold(min(n_folds, int(np.bincount(treatment).min())), shuffle=True, random_state=seed)
+        for fold, (_, out) in enumerate(splits.split(treatment[:, None], treatment)):
+            folds[out] = fold
+    return folds
 
 
 def chosen_model(
-    design: Array,
-    treatment: Ints,
-    folds: Ints,
-    weights: Weights,
-    *,
-    only_lines: bool = False,
-    encoded: Sequence[int] = (),
+    design: Array, treatment: Ints, seed: int, weights: Weights, clusters: Clusters, encoded: Sequence[int] = ()
 ) -> Any:
     """The model of least held-out log-loss, not fitted yet.
 
     Logistic regression on lines comes first. Where its held-out residuals follow bins or products of columns, products
     of three or grids of two, splines and products are tried, and trees. The candidates are mixed on the scale of
     log-odds as held-out rows have it. The mixture is taken where it is better than lines alone by more than one
-    standard error. With `only_lines` it ends there: where whole clusters were treated, rows are too few for more,
-    however many. Columns that are `encoded` by the treatment of other rows have no part in grids and products of three.
+    standard error. Where whole clusters were treated, lines are all that is tried: rows are too few for more, however
+    many. Columns that are `encoded` by the treatment of other rows have no part in grids and products of three.
+
+    A penalty is a normal prior with variance C of every coefficient. The best C tells how large the coefficients are,
+    whatever the number of rows: it is chosen on at most 20,000 of them and used on all as it is.
     """
+    if treatment.size > CHOICE_ROWS:
+        drawn = np.random.default_rng(seed).permutation(treatment.size)
+        arms = [drawn[treatment[drawn] == arm] for arm in (0, 1)]  # a small arm is taken as a whole
+        rows = np.concatenate([r[: max(CHOICE_ROWS * r.size // treatment.size, MIN_ARM_ROWS)] for r in arms])
+        design, treatment, weights, clusters = design[rows], treatment[rows], weights[rows], clusters[rows]
+    folds = arm_folds(treatment, 4, seed, clusters)
 
     def held_out(model: Any) -> Array:
         return held_out_scores(model, design, treatment, folds, weights)
@@ -186,15 +212,14 @@ def chosen_model(
 
     def best(kind: Any, strengths: tuple[float, ...]) -> tuple[Any, Array]:
         models = [kind(C=strength) for strength in strengths]
-        found = [held_out(model) for model in models]
-        place = int(np.argmin([weights.mean(loss(own)) for own in found]))
-        return models[place], found[place]
+        candidates = [(model, held_out(model)) for model in models]
+        return min(candidates, key=lambda candidate: weights.mean(loss(candidate[1])))
 
     def logistic(C: float) -> Any:
         return (ScreenedLogistic if has_many_columns(*design.shape) else LogisticRegression)(C=C, max_iter=1000)
 
     lines, chances = best(logistic, PENALTY_STRENGTHS)
-    if only_lines or has_many_columns(*design.shape):
+    if not treated_as_one(treatment, clusters).of_rows or has_many_columns(*design.shape):
         return lines
     residual, variance = treatment - chances, chances * (1.0 - chances)
     called = _crossed(design, weights.times(residual), weights.times(weights.times(variance)), encoded)
@@ -207,7 +232,7 @@ def chosen_model(
     candidates = [lines, smooth, *trees]
     predicted = np.stack((chances, by_smooth, *map(held_out, trees)))
     index = logit(np.clip(predicted, EDGE, 1.0 - EDGE))
-    mixed = convex_weights(lambda own: float(weights.mean(loss(expit(own @ index)))), len(index), NEGLIGIBLE)
+    mixed = convex_weights(lambda shares: float(weights.mean(loss(expit(shares @ index)))), len(index), NEGLIGIBLE)
     gain = loss(chances) - loss(expit(mixed @ index))
     error = float(gain.std() / np.sqrt(gain.size))
     if weights.mean(gain) <= error:

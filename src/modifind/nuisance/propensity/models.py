@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from inspect import signature
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import logit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
@@ -18,6 +16,7 @@ from sklearn.neural_network import MLPClassifier
 
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
+from modifind.nuisance.propensity.choice import both_chances
 from modifind.nuisance.regression.level_sums import Coded, LevelTables
 
 
@@ -38,18 +37,18 @@ class KnownScores(BaseEstimator):
             means.append(np.bincount(codes, target, minlength=n_levels) / counts)
         self.levels_ = LevelTables(tuple(columns.start for columns, _ in coded), tuple(means))
         X = self.levels_(X)
-        own = weights.argument()
-        self.linear_ = LinearRegression().fit(X, target, **own)
+        argument = weights.argument()
+        self.linear_ = LinearRegression().fit(X, target, **argument)
         rest = target - self.linear_.predict(X)
         self.trees_ = None
         whole = _variance(target, weights)
         unexplained = _variance(rest, weights) / whole
         if unexplained > 1e-8:
             trees = HistGradientBoostingRegressor(min_samples_leaf=5, random_state=0)
-            predicted = cross_val_predict(trees, X, rest, cv=5, params=own)
+            predicted = cross_val_predict(trees, X, rest, cv=5, params=argument)
             held_out = float(_variance(rest - predicted, weights) / whole)
             if held_out < unexplained:
-                self.trees_, unexplained = trees.fit(X, rest, **own), held_out
+                self.trees_, unexplained = trees.fit(X, rest, **argument), held_out
         self.r2_ = 1.0 - unexplained
         return self
 
@@ -59,8 +58,7 @@ class KnownScores(BaseEstimator):
         index = self.linear_.predict(X)
         if self.trees_ is not None:
             index = index + self.trees_.predict(X)
-        treated = expit(index)
-        return np.stack((1.0 - treated, treated), axis=1)
+        return both_chances(index)
 
 
 class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):
@@ -108,11 +106,6 @@ class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):
     def fit(self, X: Array, y: Ints, sample_weight: Array | None = None) -> EarlyStoppedMLP:
         """Train on four fifths of the rows, watch the rest, keep the best weights."""
         weights = Weights.of(sample_weight, len(y))
-        if not weights.uniform and not takes_weights(MLPClassifier.partial_fit):
-            raise ValueError(
-                "the network of propensity='mlp' takes sample weights with scikit-learn 1.7 or newer only; "
-                "install that, or use propensity='auto'"
-            )
         self.classes_ = np.unique(y)
         rng = np.random.default_rng(self.random_state)
         self.network_ = MLPClassifier(self.hidden_layer_sizes, random_state=int(rng.integers(2**31)))
@@ -144,11 +137,6 @@ class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):
     def predict(self, X: Array) -> NDArray[Any]:
         """More probable class."""
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
-
-
-def takes_weights(fit: Callable[..., Any]) -> bool:
-    """Whether a model's fit has an argument `sample_weight`."""
-    return "sample_weight" in signature(fit).parameters
 
 
 def _variance(values: Array, weights: Weights) -> Any:
