@@ -54,12 +54,20 @@ class Unseen:
 
     @classmethod
     def of(cls, fitted: FittedPropensity, observed: NDArray[np.bool_]) -> Unseen:
-        """From the fitted chances of all rows."""
+        """Invert the fitted chances of all rows."""
         bounded = int((fitted.raw[observed] < MIN_CHANCE).sum())
         return cls(1.0 / fitted.scores[observed], observed.size, int((~observed).sum()), bounded)
 
+    @property
+    def message(self) -> str:
+        """How rows without an outcome are made up for."""
+        return (
+            f"{self.n_missing} of {self.n_rows} rows have no outcome; the others represent them with weights of up to "
+            f"{self.weights.max():.2g}, which are right if features and treatment explain who has an outcome"
+        )
+
     def settings(self, weights: WeightSums, *, sampled: bool) -> dict[str, Any]:
-        """What a result records, given the final weights of the rows and whether sample weights are among them."""
+        """Record for the result, given the final weights of the rows and whether sample weights are among them."""
         return {
             "n_missing": self.n_missing,
             "share_missing": self.n_missing / self.n_rows,
@@ -72,16 +80,8 @@ class Unseen:
         }
 
 
-def told(unseen: Unseen) -> str:
-    """Message about weights for rows without an outcome."""
-    return (
-        f"{unseen.n_missing} of {unseen.n_rows} rows have no outcome; the others represent them with weights of up to "
-        f"{unseen.weights.max():.2g}, which are right if features and treatment explain who has an outcome"
-    )
-
-
 def refuse_few_outcomes(observed: NDArray[np.bool_]) -> None:
-    """Refuse rows of which too few have an outcome, or too few have none."""
+    """Refuse a table in which too few rows have an outcome, or too few have none."""
     counts = int(observed.sum()), int((~observed).sum())
     if min(counts) < FEWEST_OUTCOMES:
         raise ValueError(
@@ -123,7 +123,7 @@ class ObservedRows:
         *,
         fit: bool = True,
     ) -> tuple[ObservedRows, Unseen]:
-        """From numbered rows; also what these rows show.
+        """Fit the models to numbered rows; also return what is missing in these.
 
         Parameters
         ----------
@@ -151,9 +151,9 @@ class ObservedRows:
         schema = replace(schema, reference=table.reference, level_columns=table.level_columns)
         given = _with_arms(table, block.treatment)
         folds = None if rows is None else _folds(rows, sample, numbers)
-        cross: dict[str, Any] = {"n_folds": n_folds} if folds is None else {"folds": folds}
         stream = np.random.SeedSequence(seed, spawn_key=(STREAM,))
-        fitted = MODEL.fit(given, seen, seed=stream, weights=block.weights, clusters=block.clusters, **cross)
+        together: dict[str, Any] = {"weights": block.weights, "clusters": block.clusters}
+        fitted = MODEL.fit(given, seen, n_folds=n_folds, seed=stream, folds=folds, **together)
         unseen = Unseen.of(fitted, observed)
         if folds is None:
             return cls(schema, rows, None, unseen.weights), unseen

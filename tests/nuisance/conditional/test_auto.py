@@ -104,7 +104,7 @@ def test_without_suspicion_no_richer_distribution_is_fitted(monkeypatch):
     sampler = AutoSampler().fit(read_features(X), treatment, seed_of(0))
     monkeypatch.setattr(sampler.screen_, "suspects", lambda feature, conditional: False)
     for candidate in sampler.candidates_[1:]:
-        monkeypatch.setattr(candidate, "scored_rule", None)
+        monkeypatch.setattr(candidate, "_scored_rule", None)
     assert sampler.conditional(1).calibration.sampler == "gaussian"
 
 

@@ -189,7 +189,7 @@ def test_held_out_scores_come_from_models_that_did_not_see_the_row():
     _, scale, held_mean, held_scale, *_ = sampler.ridge_.regress(3)
     inputs, codes = table.design_without(8, treatment - 0.5), table.values[:, 8]
     columns = np.column_stack([table.design, treatment])
-    _, score = sampler.scored_rule(8)
+    _, score = sampler._scored_rule(8)
     penalty = RidgeCV(alphas=10.0 ** np.arange(-2, 5)).fit(np.delete(columns, 3, axis=1), columns[:, 3]).alpha_
     for fold in range(5):
         out = sampler.folds_ == fold

@@ -15,8 +15,8 @@ from modifind.nuisance.conditional.base import CategoricalConditional, NormalCon
 from modifind.nuisance.conditional.boosting import BoostingSampler
 from modifind.nuisance.conditional.contract import ConditionalRule
 from modifind.nuisance.conditional.gaussian import GaussianSampler
+from modifind.nuisance.conditional.level_conditional import ScoredSampler
 from modifind.nuisance.conditional.pit import column_atoms
-from modifind.nuisance.conditional.rules import ScoredSampler
 from modifind.nuisance.conditional.sampler import BaseSampler, fit_copy
 from modifind.nuisance.conditional.splines import SplineSampler
 from modifind.nuisance.regression.misfit import Misfit
@@ -95,12 +95,12 @@ class AutoSampler(BaseSampler):
 
     def _choose(self, feature: int) -> tuple[int, ConditionalRule]:
         """The number of the best candidate, and what it has learned of the rows that the choice was made on."""
-        chosen, score = self.trial_[0].scored_rule(feature)
+        chosen, score = self.trial_[0]._scored_rule(feature)
         best, last = 0, chosen
         for k in range(1, len(self.trial_)):
             if not self.screen_.suspects(feature, last):
                 break
-            last, richer = self.trial_[k].scored_rule(feature)
+            last, richer = self.trial_[k]._scored_rule(feature)
             gain, error = self.trial_[0].weights_.mean_and_error(richer - score)
             failed = chosen.calibration.pit_p_value < MISFIT_LEVEL <= last.calibration.pit_p_value
             if gain > error or failed:

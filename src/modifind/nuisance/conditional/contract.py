@@ -1,7 +1,7 @@
-"""What a conditional distribution must have: a rule for any rows, its draws or weighted points, how well it predicts.
+"""The contract of samplers: rules, conditional distributions and their calibration.
 
-A *rule* is what a sampler has learned of one feature. Given rows of the table it returns their distribution. Tables in
-memory, blocks of long ones, groups of features and features with missing values all have their distributions by rules.
+A *rule* is what a sampler has learned about one feature. Given rows of a table, it returns their distribution. Tables
+in memory, blocks of long ones, groups of features and features with missing values all get theirs from rules.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ class RowGrid(Protocol):
 
 
 class ConditionalRule(Protocol):
-    """What is known of the distribution of one feature given all else, for any rows.
+    """The distribution of one feature given all else, for any rows.
 
-    A rule may also have `fitted`, the distribution of the rows that it was learned from, where more is known of these:
-    which fold a row was in, which residuals lie near its own. Rules are sent to every worker, without such rows.
+    A rule may also have `fitted`, the distribution of the rows that it was learned from, where more is known about
+    these: the fold of a row, the residuals near its own. Rules are sent to every worker, without such rows.
 
     Examples
     --------

@@ -17,17 +17,16 @@ from modifind.nuisance.conditional.decoder import (
     CVAERule,
     Decoder,
     Float32,
-    decoder_calibration,
     network_inputs,
 )
+from modifind.nuisance.conditional.pit import decoder_calibration
 from modifind.nuisance.conditional.sampler import BaseSampler
 from modifind.nuisance.regression.training import Networks
 
 if TYPE_CHECKING:
     import torch
 
-VALIDATION_NOISES = 2
-VALIDATION_BLOCK = 1024
+VALIDATION_NOISES, VALIDATION_BLOCK = 2, 1024
 
 
 class CVAESampler(BaseSampler):
@@ -141,10 +140,9 @@ class CVAESampler(BaseSampler):
         self.decoders_: list[dict[str, Float32]] = []
         for start in range(0, table.n_features, self.chunk_features):
             features = np.arange(start, min(start + self.chunk_features, table.n_features))
-            ensemble = FeatureNetworks(self, features, order[n_held:])
-            self.decoders_ += ensemble.decoders()
-            self.best_epoch_[features] = ensemble.best_epoch
-            self.held_out_elbo_[features] = ensemble.best
+            networks = FeatureNetworks(self, features, order[n_held:])
+            self.decoders_ += networks.decoders()
+            self.best_epoch_[features], self.held_out_elbo_[features] = networks.best_epoch, networks.best
 
     def rule(self, feature: int) -> CVAERule:
         """The trained network of one feature, with its calibration on the held-out rows."""

@@ -14,8 +14,9 @@ from modifind._threads import one_thread
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
 from modifind.nuisance.conditional.base import NormalConditional
+from modifind.nuisance.conditional.level_conditional import Classified, ScoredSampler, fit_classifier
 from modifind.nuisance.conditional.pit import category_score, continuous_calibration, normal_scores, value_bins
-from modifind.nuisance.conditional.rules import Classified, NormalRule, ScoredSampler, fit_classifier
+from modifind.nuisance.conditional.rules import NormalRule
 from modifind.nuisance.conditional.sampler import Conditioning, Selected
 from modifind.nuisance.conditional.wide import CrossFittedRidge, Regression
 from modifind.nuisance.regression.screening import Association, has_many_columns

@@ -70,7 +70,7 @@ class Step:
     rule: ConditionalRule
 
     def table(self, values: Array) -> FeatureTable:
-        """What the rule knows of some rows of the whole table."""
+        """The columns that the rule knows, of some rows of the whole table."""
         return replace(self.known, values=np.take(values, self.columns, axis=1))
 
 
@@ -297,7 +297,7 @@ def rule_grid(
 
 
 def set_variance(values: Array) -> float:
-    """What the points add to the variance of a sum over rows, beyond that of the distribution as the points show it.
+    """Variance that points add to a sum over rows, beyond that of the distribution as the points show it.
 
     Let m be the mean of a row's g values l(V_k), v their variance under the distribution and w the variance of m. The
     row's observed value less m has variance v + w under the null hypothesis, while the mean square of the values about
@@ -336,7 +336,7 @@ class NearestRow:
 
     @classmethod
     def of(cls, table: FeatureTable, features: Sequence[int]) -> NearestRow:
-        """From the rows of a table."""
+        """Index the rows of a table."""
         columns = tuple(None if table.n_levels(m) else _ranks(table.values[:, m]) for m in features)
         places = _places(columns, table.values[:, list(features)])
         distinct, first, place = np.unique(places, axis=0, return_index=True, return_inverse=True)

@@ -9,8 +9,10 @@ rows of every level have the means that the distribution expects of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +22,12 @@ from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.many_levels import Directions
 from modifind.data.weights import Weights
+from modifind.nuisance.conditional.base import CategoricalConditional
 from modifind.nuisance.conditional.contract import Calibration, Rows
 from modifind.nuisance.conditional.grid import Distribution, code_grid
 from modifind.nuisance.conditional.pit import category_score, discrete_calibration
-from modifind.nuisance.conditional.sampler import Conditioning
+from modifind.nuisance.conditional.rules import CategoryRule
+from modifind.nuisance.conditional.sampler import BaseSampler, Conditioning
 from modifind.nuisance.regression.blocks import random_rows
 
 MAX_ROWS = 50_000  # that decide a few coefficients of each level
@@ -34,6 +38,8 @@ CLOSE = 0.02  # of the standard error of a level's mean is near enough
 MAX_MOVE = 2.0  # of a coefficient in one step
 WIDE = 4.0  # times the variance between levels: that rows balance matters more than that slopes are precise
 NAME = "levels"
+# Classifiers, the codes that each knows, probabilities of the rows, and those from other folds.
+Classified: TypeAlias = tuple[tuple[Any, ...], tuple[NDArray[np.intp], ...], Array, Array]
 
 
 @dataclass(frozen=True)
@@ -156,7 +162,7 @@ class LevelConditional(Distribution):
 
 @dataclass(frozen=True)
 class LevelRule:
-    """The same for any rows."""
+    """The distribution of a category of many levels, for any rows."""
 
     inputs: Conditioning
     model: LevelModel
@@ -212,3 +218,66 @@ def fit_level_rule(
 def _blocks(n_rows: int, n_levels: int) -> Iterator[slice]:
     step = max(1, BLOCK_CELLS // n_levels)
     return (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step))
+
+
+class ScoredSampler(BaseSampler):
+    """A sampler whose rules come with held-out log-scores, so that one can be chosen of several.
+
+    Subclasses implement `_number_rule` and `_classify`, and say by which folds.
+    """
+
+    learns = True
+
+    def rule(self, feature: int) -> Any:
+        """Learn the distribution of one feature; rows of other tables are scored by the models of one fold."""
+        return self._scored_rule(feature)[0]
+
+    def _scored_rule(self, feature: int) -> tuple[Any, Array]:
+        """The rule of one feature and its held-out log-score row by row."""
+        conditioning, levels = Conditioning.of(self, feature), self.table_.n_levels(feature)
+        if not levels:
+            return self._number_rule(feature, conditioning)
+        inputs, codes = conditioning(self.table_, self.treatment_), self.table_.values[:, feature]
+        folds = self._folds_of(feature)
+        if feature in self.table_.level_columns:
+            return fit_level_rule(conditioning, inputs, codes, levels, folds, self.weights_)
+        models, present, probabilities, held = self._classify(inputs, codes, levels, folds)
+        score = category_score(codes, held)
+        calibration = discrete_calibration(self.name, codes, score, self.weights_)
+        rule = CategoryRule(conditioning, models, present, self.weights_.shares(codes, levels), calibration)
+        return replace(rule, fitted=CategoricalConditional(probabilities, calibration)), score
+
+    @abstractmethod
+    def _folds_of(self, feature: int) -> Ints:
+        """Fold of each row in the cross-fitting of one feature."""
+
+    @abstractmethod
+    def _number_rule(self, feature: int, conditioning: Conditioning) -> tuple[Any, Array]:
+        """The rule of a continuous feature and its held-out log-score row by row."""
+
+    @abstractmethod
+    def _classify(self, inputs: Array, codes: Array, levels: int, folds: Ints) -> Classified:
+        """Classifiers of a discrete feature."""
+
+    def _with_treatment(self, chosen: NDArray[np.intp], inputs: Array) -> NDArray[np.intp]:
+        """Positions of chosen inputs in ascending order, with the treatment, which is last, where it is among them."""
+        given = [inputs.shape[1] - 1] if self.condition_on_treatment else []
+        return np.union1d(chosen, given).astype(np.intp)
+
+
+def fit_classifier(
+    fit: Callable[[Array, Array, Weights], Any], inputs: Array, codes: Array, at: Array, levels: int, weights: Weights
+) -> tuple[Array, Any]:
+    """Category probabilities at new rows, and the model; None where frequencies are all that there is to learn.
+
+    Categories absent from the training rows get probability zero.
+    """
+    present = np.unique(codes).astype(np.intp)
+    probabilities = np.zeros((at.shape[0], levels))
+    if present.size == 1 or not inputs.any():
+        probabilities[:, present] = weights.shares(codes, levels)[present]
+        return probabilities, None
+    model = fit(inputs, codes, weights)
+    if at.size:
+        probabilities[:, present] = model.predict_proba(at)
+    return probabilities, model

@@ -50,4 +50,4 @@ class MarginalSampler(BaseSampler):
         calibration = Calibration(self.name, float("nan"), float("nan"), 0.0)  # it is the marginal distribution
         rule = ArmRule(windows, self.condition_on_treatment, calibration)
         fitted = rule.conditional(self.table_, self.treatment_, self.treatment_)
-        return replace(rule, windows=windows.without_pools, fitted=fitted)
+        return replace(rule, windows=replace(windows, pools=()), fitted=fitted)

@@ -15,18 +15,19 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import kstwo
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
 from modifind.nuisance.conditional.contract import Calibration, Rows
 
 NARROW = 1e-6  # probability below which an interval is a point
 N_TENTHS = 10
+CALIBRATION_DRAWS = 64
 N_BINS = 20
 MIXTURE = 1e-3  # of the even distribution, so that what has no chance costs much but not infinity
 
 
 def tie_cells(column: Array) -> Array:
-    """What each value stands for under a distribution without atoms, shape (n, 2).
+    """The interval that each value stands for under a distribution without atoms, shape (n, 2).
 
     A value that no other row has stands for itself. One that several rows share has been rounded: it stands for all
     that is nearer to it than to the next values of the column.
@@ -187,3 +188,23 @@ def _gain(score: Array, marginal: Array, weights: Weights) -> tuple[float, float
     """Mean gain over the marginal log-score, and its share of what perfect prediction gains."""
     gain, ceiling = float(weights.mean(score - marginal)), -float(weights.mean(marginal))
     return gain, gain / ceiling if ceiling > 0 else 0.0
+
+
+def decoder_calibration(
+    name: str, decoder: Any, column: Array, rows: Ints, rng: np.random.Generator, weights: Weights
+) -> Calibration:
+    """Calibration of a decoder of latent draws on held-out rows; `weights` are those of all rows."""
+    held, values = decoder.at(rows), column[rows]
+    latents = (held.latent(rng) for _ in range(CALIBRATION_DRAWS))
+    if decoder.n_levels:
+        score = category_score(values, np.mean([held.probabilities(latent) for latent in latents], axis=0))
+        return discrete_calibration(name, values, score, weights[rows])
+    # Normal distribution functions averaged over latent draws: far less noise than counts of drawn values.
+    edges, cells = value_bins(column), tie_cells(column)[rows]
+    pit, cumulative = np.zeros((rows.size, 2)), np.zeros((rows.size, edges.size))
+    for mean, scale in map(held.moments, latents):
+        scale = np.maximum(scale, np.finfo(float).tiny)
+        pit += ndtr((cells - mean[:, None]) / scale[:, None]) / CALIBRATION_DRAWS
+        cumulative += ndtr((edges - mean[:, None]) / scale[:, None]) / CALIBRATION_DRAWS
+    score = binned_log_score(values, edges, cumulative)
+    return continuous_calibration(name, pit, score, column, edges, weights, rows)

@@ -1,4 +1,4 @@
-"""What samplers share: how they are fitted, and what they condition on."""
+"""The base of samplers: how they are fitted, and which columns they condition on."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class Conditioning:
 
     @classmethod
     def of(cls, sampler: BaseSampler, feature: int) -> Conditioning:
-        """As a fitted sampler conditions."""
+        """The columns that a fitted sampler conditions on."""
         mean = float(sampler.treatment_.mean()) if sampler.condition_on_treatment else None
         return cls(feature, mean, sampler.level_shares_)
 

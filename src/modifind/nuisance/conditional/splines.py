@@ -13,8 +13,9 @@ from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
 from modifind.nuisance.conditional.base import WindowConditional
 from modifind.nuisance.conditional.contract import Calibration
+from modifind.nuisance.conditional.level_conditional import Classified, ScoredSampler, fit_classifier
 from modifind.nuisance.conditional.pit import binned_log_score, column_atoms, continuous_calibration, value_bins
-from modifind.nuisance.conditional.rules import Classified, ResidualRule, ScoredSampler, fit_classifier
+from modifind.nuisance.conditional.rules import ResidualRule
 from modifind.nuisance.conditional.sampler import Conditioning, Selected
 from modifind.nuisance.conditional.window_quantiles import Windows
 from modifind.nuisance.regression.screening import Association, has_many_columns
@@ -75,9 +76,9 @@ class SplineSampler(ScoredSampler):
             return np.s_[:]
         return self._with_treatment(Association(inputs, weights).order(targets)[:N_NEIGHBOURS], inputs)
 
-    def _grow(self, inputs: Array, rest: Array, weights: Weights) -> Any:
-        """A model of what smooth functions leave over, in units of the spread; None for none."""
-        return None
+    def _refine(self, model: Any, inputs: Array, column: Array, weights: Weights) -> Any:
+        """Improve on a model of mean and spread, given the rows that it was fitted to."""
+        return model
 
     def _classifier(self, inputs: Array, codes: Array, weights: Weights) -> Any:
         """A classifier of a discrete feature."""
@@ -117,8 +118,8 @@ class SplineSampler(ScoredSampler):
 
     def _cross_fit(
         self, inputs: Array, column: Array, folds: Ints, weights: Weights
-    ) -> tuple[dict[int, tuple[Any, Any]], Array, Array]:
-        """A model of each fold's outside, with trees or None, and the mean and the spread that it gives the inside."""
+    ) -> tuple[dict[int, Selected], Array, Array]:
+        """A model of each fold's outside, and the mean and the spread that it gives the inside."""
         mean, spread = np.empty(column.size), np.empty(column.size)
         models = {}
         few, smooth = has_many_columns(*inputs.shape), None
@@ -128,15 +129,10 @@ class SplineSampler(ScoredSampler):
             out = folds == fold
             counts = weights[~out]
             near = self._neighbours(inputs[~out], column[~out, None], counts)
-            train, test = inputs[~out][:, near], inputs[out][:, near]
+            rows = inputs[~out][:, near], column[~out], counts
             fit = _Line.fit if few else SmoothRegression().fit if smooth is None else smooth.refit
-            start: Any = fit(train, column[~out], counts)
-            location, unit = start.predict(train)
-            trees = self._grow(train, (column[~out] - location) / unit, counts)
-            models[fold] = (Selected(start, near), None if trees is None else Selected(trees, near))
-            mean[out], spread[out] = start.predict(test)
-            if trees is not None:
-                mean[out] += spread[out] * trees.predict(test)
+            models[fold] = Selected(self._refine(fit(*rows), *rows), near)
+            mean[out], spread[out] = models[fold].predict(inputs[out])
         return models, mean, spread
 
     def _classify(self, inputs: Array, codes: Array, levels: int, folds: Ints) -> Classified:

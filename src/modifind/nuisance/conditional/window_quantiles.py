@@ -47,7 +47,7 @@ class Windows:
 
     @classmethod
     def from_pools(cls, pools: Iterable[tuple[Array, Weights]], n_levels: int = 0) -> Windows:
-        """From the values of each window; `n_levels` is the number of codes, 0 for numbers."""
+        """Summarise the values of each window; `n_levels` is the number of codes, 0 for numbers."""
         pools = tuple(pools)
         if n_levels:
             points, weights = code_grid(np.stack([counts.shares(codes, n_levels) for codes, counts in pools]))
@@ -55,14 +55,9 @@ class Windows:
             points, weights = map(np.stack, zip(*(window_grid(*pool) for pool in pools), strict=True))
         return cls(points, weights, pools=pools, discrete=n_levels > 0)
 
-    @property
-    def without_pools(self) -> Windows:
-        """The points alone."""
-        return replace(self, pools=())
-
     @cached_property
     def drawable(self) -> Windows:
-        """The same with quantile functions in the place of the pools."""
+        """These windows with quantile functions in the place of the pools."""
         step = _code_steps if self.discrete else _table
         return replace(self, pools=(), functions=tuple(step(values, own.values) for values, own in self.pools))
 

@@ -157,7 +157,7 @@ class LineFit:
 
     @classmethod
     def of(cls, columns: Array, residual: Array, weights: Array) -> LineFit:
-        """From columns and the weights of rows."""
+        """Prepare a fit to these columns, given the weights of rows."""
         if columns.shape[1] > MAX_LINES:
             columns = columns[:, np.argsort(-np.abs(columns.T @ residual))[:MAX_LINES]]
         terms = np.column_stack((np.ones(residual.size), columns))
@@ -187,5 +187,5 @@ def outcome_residual(y: Array, common: Array) -> Array:
 
 
 def common_location(location: Array, scores: Array) -> Array:
-    """What the models of both arms say of a row, whichever arm it is in."""
+    """Prediction for a row whichever arm it is in: the mean of both arms, weighted by their chances."""
     return (1.0 - scores) * location[:, 0] + scores * location[:, 1]

@@ -17,10 +17,9 @@ from sklearn.linear_model import LogisticRegression
 from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.weights import Weights
-from modifind.nuisance.propensity.choice import EDGE, log_odds_along
 from modifind.nuisance.propensity.fit_check import ScoreCheck
 from modifind.nuisance.propensity.levels import is_linear, linear_tables, slopes_of
-from modifind.nuisance.propensity.models import EarlyStoppedMLP
+from modifind.nuisance.propensity.models import EDGE, EarlyStoppedMLP, log_odds_along
 from modifind.nuisance.propensity.profile import ScoreProfile
 from modifind.nuisance.regression.chances import predict_chances
 from modifind.nuisance.regression.leftover import Trace
@@ -82,7 +81,7 @@ class FittedPropensity:
         known: Array | None = None,
         weights: Weights | None = None,
     ) -> FittedPropensity:
-        """The same models for other rows.
+        """Score other rows by the same models.
 
         Parameters
         ----------
@@ -115,7 +114,7 @@ class FittedPropensity:
         return [name for name, at in encoding if any(at.start <= j < at.stop for j in columns)]
 
     def checked_beside(self, residual: Array, guides: Array) -> FittedPropensity:
-        """The same, looked at also where residuals of the outcome have structure, and along what models say of it."""
+        """These scores, checked also where residuals of the outcome have structure, and along its predictions."""
         if self.misfit is None:
             return self
         along = ScoreCheck.of(self.table, self.treatment, self.raw, self.weights).beside_outcome(residual, guides)
@@ -177,7 +176,7 @@ class FittedPropensity:
         return ScoreProfile(self.clip, np.empty(0), table=table[:, : grid.size], grid=shown, missing=missing)
 
     def _linear_profile(self, feature: int) -> ScoreProfile:
-        """The same in closed form, where log-odds are sums over columns."""
+        """Profile in closed form, where log-odds are sums over columns."""
         columns, values = self.table.encoding[feature], self.table.values[:, feature]
         if feature in self.table.level_columns:
             added = linear_tables(self.models, columns, self.table.level_columns[feature])[self.folds]

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
-from modifind.nuisance.propensity.choice import both_chances, log_odds_along
+from modifind.nuisance.propensity.models import both_chances, log_odds_along
 from modifind.nuisance.regression.chances import predict_chances
 from modifind.nuisance.regression.level_sums import Coded, LevelSums, LevelTables, inner_folds
 
@@ -142,6 +142,6 @@ def slopes_of(model: Any) -> Array:
 
 
 def linear_tables(models: Sequence[LevelClassifier], columns: slice, levels: Array) -> Array:
-    """What each level of a category adds to the log-odds of linear classifiers, shape (models, levels)."""
+    """Contribution of each level of a category to the log-odds of linear classifiers, shape (models, levels)."""
     start = columns.start
     return np.stack([m.shifts.total(levels, start) + m.odds(levels, start) @ slopes_of(m)[columns] for m in models])

@@ -1,4 +1,4 @@
-"""How comparable the arms are, from sums over rows that pieces of a table add up."""
+"""Overlap: how comparable the arms are, from sums over rows that pieces of a table add up."""
 
 from __future__ import annotations
 

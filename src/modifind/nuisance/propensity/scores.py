@@ -1,4 +1,4 @@
-"""How propensity scores are obtained: e(x) = P(A = 1 | X = x), cross-fitted or known."""
+"""Propensity scores e(x) = P(A = 1 | X = x), cross-fitted or known: how they are obtained."""
 
 from __future__ import annotations
 
