@@ -85,8 +85,9 @@ def test_ordinary_tables_keep_the_shared_factorisation(monkeypatch):
     def refuse(*args, **kwargs):
         pytest.fail("screened")
 
-    for name in ("gaussian.CrossFittedRidge.of", "gaussian.Association", "splines.Association"):
-        monkeypatch.setattr(f"modifind.nuisance.conditional.{name}", refuse)
+    monkeypatch.setattr("modifind.nuisance.conditional.gaussian.CrossFittedRidge.of", refuse)
+    monkeypatch.setattr("modifind.nuisance.conditional.gaussian.Association", refuse)
+    monkeypatch.setattr("modifind.nuisance.conditional.splines.Association", refuse)
     monkeypatch.setattr("modifind.nuisance.regression.misfit.Association", refuse)
     x, a = autoregressive(4, 120, 50)
     x[:, 3] = x[:, 2] ** 2 + 0.1 * x[:, 3]

@@ -17,7 +17,7 @@ from modifind.nuisance.conditional.base import NormalConditional
 from modifind.nuisance.conditional.level_conditional import Classified, ScoredSampler, fit_classifier
 from modifind.nuisance.conditional.pit import category_score, continuous_calibration, normal_scores, value_bins
 from modifind.nuisance.conditional.rules import NormalRule
-from modifind.nuisance.conditional.sampler import Conditioning, Selected
+from modifind.nuisance.conditional.sampler import ColumnModel, Conditioning
 from modifind.nuisance.conditional.wide import CrossFittedRidge, Regression
 from modifind.nuisance.regression.screening import Association, has_many_columns
 
@@ -103,13 +103,12 @@ class GaussianSampler(ScoredSampler):
         for fold in range(N_FOLDS):
             out = folds == fold
             held[out], _ = fit_classifier(again, inputs[~out], codes[~out], inputs[out], levels, weights[~out])
-        present = np.unique(codes).astype(np.intp)
         share = self._share(codes, held)
         if share < 1 and model is not None:
             frequencies = self.weights_.shares(codes, levels)
-            model = _towards(model, frequencies[present], share)
+            model = _towards(model, frequencies[model.classes_.astype(np.intp)], share)
             probabilities, held = (_mixed(each, frequencies, share) for each in (probabilities, held))
-        return (model,), (present,), probabilities, held
+        return (model,), probabilities, held
 
     def _share(self, codes: Array, held: Array) -> float:
         """How much of a classifier's log-odds to keep, 1 unless less predicts held-out rows clearly better.
@@ -132,21 +131,19 @@ class GaussianSampler(ScoredSampler):
         """
         held = np.empty((len(CATEGORY_NEIGHBOURS), codes.size, levels))
         models: list[Any] = []
-        present = []
         for fold in range(N_FOLDS):
             out = self.folds_ == fold
             train, test, known, weights = inputs[~out], inputs[out], codes[~out], self.scaled_weights_[~out]
             order = Association(train, weights).order((known[:, None] == np.arange(levels)).astype(np.float64))
-            present.append(np.unique(known).astype(np.intp))
             for k, count in enumerate(CATEGORY_NEIGHBOURS):
                 chosen = self._with_treatment(order[:count], inputs)
                 near = train[:, chosen], known, test[:, chosen]
                 held[k, out], model = fit_classifier(_logistic, *near, levels, weights)
                 if count == RULE_NEIGHBOURS:
-                    models.append(None if model is None else Selected(model, chosen))
+                    models.append(None if model is None else ColumnModel(model, chosen))
         scores = np.stack([category_score(codes, probabilities) for probabilities in held])
         best = int(np.argmax(self.weights_.mean(scores.T)))
-        return tuple(models), tuple(present), held[best], held[best]
+        return tuple(models), held[best], held[best]
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,8 @@ CLOSE = 0.02  # of the standard error of a level's mean is near enough
 MAX_MOVE = 2.0  # of a coefficient in one step
 WIDE = 4.0  # times the variance between levels: that rows balance matters more than that slopes are precise
 NAME = "levels"
-# Classifiers, the codes that each knows, probabilities of the rows, and those from other folds.
-Classified: TypeAlias = tuple[tuple[Any, ...], tuple[NDArray[np.intp], ...], Array, Array]
+# Classifiers, probabilities of the rows, and those from other folds.
+Classified: TypeAlias = tuple[tuple[Any, ...], Array, Array]
 
 
 @dataclass(frozen=True)
@@ -182,22 +182,9 @@ def fit_level_rule(
     folds: Ints,
     weights: Weights,
 ) -> tuple[LevelRule, Array]:
-    """The distribution of a category of many levels, and its held-out log-score row by row.
+    """The rule of a category of many levels, and its held-out log-score row by row.
 
-    Parameters
-    ----------
-    conditioning : Conditioning
-        The columns that it is predicted from.
-    inputs : array of shape (n, p)
-        Model columns of the other features, and the treatment.
-    column : array of shape (n,)
-        Codes.
-    n_levels : int
-        Number of levels.
-    folds : array of shape (n,)
-        Folds; models of the rows of even and of odd ones score each other's rows.
-    weights : Weights
-        How much each row counts.
+    Models of the rows in even and in odd folds score each other's rows.
     """
     codes = column.astype(np.intp)
     effective = weights.effective
@@ -241,10 +228,10 @@ class ScoredSampler(BaseSampler):
         folds = self._folds_of(feature)
         if feature in self.table_.level_columns:
             return fit_level_rule(conditioning, inputs, codes, levels, folds, self.weights_)
-        models, present, probabilities, held = self._classify(inputs, codes, levels, folds)
+        models, probabilities, held = self._classify(inputs, codes, levels, folds)
         score = category_score(codes, held)
         calibration = discrete_calibration(self.name, codes, score, self.weights_)
-        rule = CategoryRule(conditioning, models, present, self.weights_.shares(codes, levels), calibration)
+        rule = CategoryRule(conditioning, models, self.weights_.shares(codes, levels), calibration)
         return replace(rule, fitted=CategoricalConditional(probabilities, calibration)), score
 
     @abstractmethod

@@ -53,15 +53,12 @@ class CategoryRule:
     ----------
     models : tuple
         Classifiers; None stands for a constant distribution.
-    present : tuple of arrays
-        The codes that each knows.
     constant : array of shape (levels,)
         Frequencies of the codes.
     """
 
     inputs: Conditioning
     models: tuple[Any, ...]
-    present: tuple[NDArray[np.intp], ...]
     constant: Array
     calibration: Calibration
     fitted: CategoricalConditional | None = None
@@ -70,10 +67,10 @@ class CategoryRule:
         """The distribution of some rows."""
         inputs = self.inputs(table, treatment)
         probabilities = np.tile(self.constant, (table.n_rows, 1))
-        for rows, model, present in _rows_by_model(parts, self.models, self.present):
+        for rows, model in _rows_by_model(parts, self.models):
             if model is not None:
                 probabilities[rows] = 0.0
-                probabilities[np.ix_(rows, present)] = model.predict_proba(inputs[rows])
+                probabilities[np.ix_(rows, model.classes_.astype(np.intp))] = model.predict_proba(inputs[rows])
         return CategoricalConditional(probabilities, self.calibration)
 
 
@@ -146,9 +143,9 @@ class ArmRule:
         return WindowConditional(self.windows, window, np.zeros(window.size), np.ones(window.size), self.calibration)
 
 
-def _rows_by_model(parts: Ints, models: tuple[Any, ...], *more: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+def _rows_by_model(parts: Ints, models: tuple[Any, ...]) -> Iterator[tuple[NDArray[np.intp], Any]]:
     """The rows that each model scores, if there are any, with the model."""
-    for part, model in enumerate(zip(models, *more, strict=True)):
-        rows = np.flatnonzero(parts % len(models) == part)
+    for k, model in enumerate(models):
+        rows = np.flatnonzero(parts % len(models) == k)
         if rows.size:
-            yield (rows, *model)
+            yield rows, model

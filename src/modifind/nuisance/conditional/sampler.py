@@ -191,11 +191,16 @@ def level_shares(table: FeatureTable, treatment: Ints | None, weights: Weights) 
 
 
 @dataclass(frozen=True)
-class Selected:
+class ColumnModel:
     """A model of some of the columns, to be called with all of them."""
 
     model: Any
     columns: NDArray[np.intp] | slice
+
+    @property
+    def classes_(self) -> Array:
+        """The classes of a classifier."""
+        return self.model.classes_
 
     def predict(self, X: Array) -> Any:
         """Predictions of rows."""

@@ -16,7 +16,7 @@ from modifind.nuisance.conditional.contract import Calibration
 from modifind.nuisance.conditional.level_conditional import Classified, ScoredSampler, fit_classifier
 from modifind.nuisance.conditional.pit import binned_log_score, column_atoms, continuous_calibration, value_bins
 from modifind.nuisance.conditional.rules import ResidualRule
-from modifind.nuisance.conditional.sampler import Conditioning, Selected
+from modifind.nuisance.conditional.sampler import ColumnModel, Conditioning
 from modifind.nuisance.conditional.window_quantiles import Windows
 from modifind.nuisance.regression.screening import Association, has_many_columns
 from modifind.nuisance.regression.smooth import SmoothClassifier, SmoothRegression
@@ -118,7 +118,7 @@ class SplineSampler(ScoredSampler):
 
     def _cross_fit(
         self, inputs: Array, column: Array, folds: Ints, weights: Weights
-    ) -> tuple[dict[int, Selected], Array, Array]:
+    ) -> tuple[dict[int, ColumnModel], Array, Array]:
         """A model of each fold's outside, and the mean and the spread that it gives the inside."""
         mean, spread = np.empty(column.size), np.empty(column.size)
         models = {}
@@ -131,22 +131,21 @@ class SplineSampler(ScoredSampler):
             near = self._neighbours(inputs[~out], column[~out, None], counts)
             rows = inputs[~out][:, near], column[~out], counts
             fit = _Line.fit if few else SmoothRegression().fit if smooth is None else smooth.refit
-            models[fold] = Selected(self._refine(fit(*rows), *rows), near)
+            models[fold] = ColumnModel(self._refine(fit(*rows), *rows), near)
             mean[out], spread[out] = models[fold].predict(inputs[out])
         return models, mean, spread
 
     def _classify(self, inputs: Array, codes: Array, levels: int, folds: Ints) -> Classified:
         held = np.empty((codes.size, levels))
-        models, present, weights = [], [], self.weights_.effective
+        models, weights = [], self.weights_.effective
         for fold in np.unique(folds):
             out = folds == fold
             known, counts = codes[~out], weights[~out]
-            present.append(np.unique(known).astype(np.intp))
-            near = self._neighbours(inputs[~out], (known[:, None] == present[-1]).astype(np.float64), counts)
+            near = self._neighbours(inputs[~out], (known[:, None] == np.unique(known)).astype(np.float64), counts)
             columns = inputs[~out][:, near], known, inputs[out][:, near]
             held[out], model = fit_classifier(self._classifier, *columns, levels, counts)
-            models.append(None if model is None else Selected(model, near))
-        return tuple(models), tuple(present), held, held
+            models.append(None if model is None else ColumnModel(model, near))
+        return tuple(models), held, held
 
 
 @dataclass(frozen=True)
