@@ -30,7 +30,6 @@ from modifind.nuisance.conditional import (
 )
 from modifind.nuisance.conditional.base import PoolConditional
 from modifind.nuisance.conditional.pit import uniformity
-from modifind.nuisance.propensity.models import EarlyStoppedMLP
 from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
 from modifind.nuisance.propensity.scores import PropensityModel
 from modifind.statistics import WCMMD, wcmmd_importance
@@ -158,13 +157,6 @@ def test_a_classifier_without_weights_is_refused():
     table, treatment = mixed_table(np.random.default_rng(5), 60)
     with pytest.raises(ValueError, match="FrozenLogit takes no sample_weight in fit"):
         PropensityModel(FrozenLogit()).fit(table, treatment, seed=seed_of(0), weights=np.ones(60))
-
-
-def test_a_network_of_old_releases_takes_no_weights(monkeypatch):
-    network = "modifind.nuisance.propensity.models.MLPClassifier"
-    monkeypatch.setattr(f"{network}.partial_fit", lambda self, X, y, classes=None: self)
-    with pytest.raises(ValueError, match=r"scikit-learn 1\.7"):
-        EarlyStoppedMLP().fit(np.zeros((4, 1)), np.array([0, 1, 0, 1]), np.ones(4))
 
 
 def test_overlap_counts_rows_by_their_weights():

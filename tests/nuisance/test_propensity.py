@@ -17,7 +17,6 @@ from modifind.data.clusters import Clusters
 from modifind.data.schema import read_features
 from modifind.data.weights import Weights
 from modifind.nuisance.propensity import choice as propensity_choice
-from modifind.nuisance.propensity import scores as propensity
 from modifind.nuisance.propensity.overlap import overlap_of
 from modifind.nuisance.propensity.profile import ScoreProfile
 from modifind.nuisance.propensity.scores import EarlyStoppedMLP, FittedPropensity, resolve_propensity
@@ -97,8 +96,8 @@ def test_penalty_is_chosen_on_a_sample_of_many_rows(monkeypatch, n, expected):
 
     scores = propensity_choice.held_out_scores
     monkeypatch.setattr(propensity_choice, "held_out_scores", held_out_scores)
-    monkeypatch.setattr(propensity, "CHOICE_ROWS", 400)
-    monkeypatch.setattr(propensity, "LEAST_ARM", 50)
+    monkeypatch.setattr(propensity_choice, "CHOICE_ROWS", 400)
+    monkeypatch.setattr(propensity_choice, "MIN_ARM_ROWS", 50)
     fitted = PropensityModel().fit(table, treatment, seed=seed_of(0))
     assert {part.size for _, part in seen} == {expected}
     assert np.unique(seen[0][0][:, 0]).size == expected
@@ -156,7 +155,7 @@ def test_a_line_is_kept_where_it_does():
 def test_sample_for_the_penalty_keeps_a_small_arm(monkeypatch):
     rng = np.random.default_rng(2)
     table, treatment = read_features(rng.normal(size=(3000, 2))), (np.arange(3000) % 300 == 0).astype(np.int64)
-    monkeypatch.setattr(propensity, "CHOICE_ROWS", 100)
+    monkeypatch.setattr(propensity_choice, "CHOICE_ROWS", 100)
     fitted = PropensityModel(clip=(1e-6, 1 - 1e-6)).fit(table, treatment, seed=seed_of(1))
     # 0.3 treated rows of 100 in proportion; the ten that there are have all been taken.
     assert fitted.raw.mean() == pytest.approx(10 / 3000, rel=0.1)
@@ -166,7 +165,7 @@ def test_penalty_chosen_on_a_sample_is_as_good_as_any():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(30_000, 5))
     treatment, truth = logistic_treatment(rng, X @ np.array([0.5, -0.5, 0.2, 0.0, 0.0]))
-    model = propensity._chosen(X, treatment, 0, Weights.alike(len(X)), Clusters.rows(len(X)))
+    model = propensity_choice.chosen_model(X, treatment, 0, Weights.alike(len(X)), Clusters.rows(len(X)))
     assert np.abs(model.fit(X, treatment).predict_proba(X)[:, 1] - truth).max() < 0.05
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from modifind._warned import warn
 from modifind.engine.reading import Looked, Reading
-from modifind.nuisance.observation import ObservedRows, Unseen, refuse_few_outcomes, told
+from modifind.nuisance.observation import ObservedRows, Unseen, refuse_few_outcomes
 
 
 def model_observed(
@@ -34,7 +34,7 @@ def model_observed(
         rule, unseen = ObservedRows.of(schema, looked.sample, looked.rows, looked.numbers, n_folds, seed, fit=fit)
     unseen = replace(unseen, n_rows=looked.summary.n_rows, n_missing=looked.summary.y.n_missing)
     if fit:
-        warn(told(unseen))
+        warn(unseen.message)
     return rule, unseen
 
 

@@ -28,9 +28,9 @@ from modifind.data.weights import WeightSums, weight_numbers
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
 
 STREAM = 9  # of the seed: apart from what the fit itself draws
-SMALLEST_CHANCE = 0.05  # no row stands for more than twenty
-LARGEST_CHANCE = 0.999
-MODEL = PropensityModel(clip=(SMALLEST_CHANCE, LARGEST_CHANCE))
+MIN_CHANCE = 0.05  # no row stands for more than twenty
+MAX_CHANCE = 0.999
+MODEL = PropensityModel(clip=(MIN_CHANCE, MAX_CHANCE))
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,20 @@ class Unseen:
 
     @classmethod
     def of(cls, fitted: FittedPropensity, observed: NDArray[np.bool_]) -> Unseen:
-        """From the fitted chances of all rows."""
-        bounded = int((fitted.raw[observed] < SMALLEST_CHANCE).sum())
+        """Invert the fitted chances of all rows."""
+        bounded = int((fitted.raw[observed] < MIN_CHANCE).sum())
         return cls(1.0 / fitted.scores[observed], observed.size, int((~observed).sum()), bounded)
 
+    @property
+    def message(self) -> str:
+        """How rows without an outcome are made up for."""
+        return (
+            f"{self.n_missing} of {self.n_rows} rows have no outcome; the others represent them with weights of up to "
+            f"{self.weights.max():.2g}, which are right if features and treatment explain who has an outcome"
+        )
+
     def settings(self, weights: WeightSums, *, sampled: bool) -> dict[str, Any]:
-        """What a result records, given the final weights of the rows and whether sample weights are among them."""
+        """Record for the result, given the final weights of the rows and whether sample weights are among them."""
         return {
             "n_missing": self.n_missing,
             "share_missing": self.n_missing / self.n_rows,
@@ -72,21 +80,13 @@ class Unseen:
         }
 
 
-def told(unseen: Unseen) -> str:
-    """Message about weights for rows without an outcome."""
-    return (
-        f"{unseen.n_missing} of {unseen.n_rows} rows have no outcome; the others represent them with weights of up to "
-        f"{unseen.weights.max():.2g}, which are right if features and treatment explain who has an outcome"
-    )
-
-
 def refuse_few_outcomes(observed: NDArray[np.bool_]) -> None:
-    """Refuse rows of which too few have an outcome, or too few have none."""
-    found = int(observed.sum())
-    if min(found, observed.size - found) < FEWEST_OUTCOMES:
+    """Refuse a table in which too few rows have an outcome, or too few have none."""
+    counts = int(observed.sum()), int((~observed).sum())
+    if min(counts) < FEWEST_OUTCOMES:
         raise ValueError(
             f"missing_outcome='weight' needs at least {FEWEST_OUTCOMES} rows with an outcome and as many without; "
-            f"found {found} with and {observed.size - found} without. Use missing_outcome='drop'"
+            f"found {counts[0]} with and {counts[1]} without. Use missing_outcome='drop'"
         )
 
 
@@ -123,7 +123,7 @@ class ObservedRows:
         *,
         fit: bool = True,
     ) -> tuple[ObservedRows, Unseen]:
-        """From numbered rows; also what these rows show.
+        """Fit the models to numbered rows; also return what is missing in these.
 
         Parameters
         ----------
@@ -151,8 +151,9 @@ class ObservedRows:
         schema = replace(schema, reference=table.reference, level_columns=table.level_columns)
         given = _with_arms(table, block.treatment)
         folds = None if rows is None else _folds(rows, sample, numbers)
-        own: dict[str, Any] = {"n_folds": n_folds} if folds is None else {"folds": folds}
-        fitted = MODEL.fit(given, seen, seed=_stream(seed), weights=block.weights, clusters=block.clusters, **own)
+        stream = np.random.SeedSequence(seed, spawn_key=(STREAM,))
+        together: dict[str, Any] = {"weights": block.weights, "clusters": block.clusters}
+        fitted = MODEL.fit(given, seen, n_folds=n_folds, seed=stream, folds=folds, **together)
         unseen = Unseen.of(fitted, observed)
         if folds is None:
             return cls(schema, rows, None, unseen.weights), unseen
@@ -192,7 +193,3 @@ def _with_arms(table: FeatureTable, arms: Ints) -> FeatureTable:
         categories=(*table.categories, (0, 1)),
         reference=None if reference is None else (np.append(reference[0], 0.0), np.append(reference[1], 1.0)),
     )
-
-
-def _stream(seed: int) -> np.random.SeedSequence:
-    return np.random.SeedSequence(seed, spawn_key=(STREAM,))

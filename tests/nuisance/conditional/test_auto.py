@@ -104,13 +104,13 @@ def test_without_suspicion_no_richer_distribution_is_fitted(monkeypatch):
     sampler = AutoSampler().fit(read_features(X), treatment, seed_of(0))
     monkeypatch.setattr(sampler.screen_, "suspects", lambda feature, conditional: False)
     for candidate in sampler.candidates_[1:]:
-        monkeypatch.setattr(candidate, "scored_rule", None)
+        monkeypatch.setattr(candidate, "_scored_rule", None)
     assert sampler.conditional(1).calibration.sampler == "gaussian"
 
 
 @pytest.mark.parametrize(("curved", "name"), [(False, "gaussian"), (True, "splines")])
 def test_with_many_rows_a_sample_chooses_and_all_rows_fit(monkeypatch, curved, name):
-    monkeypatch.setattr(auto, "MANY_ROWS", 1500)
+    monkeypatch.setattr(auto, "MAX_CHOICE_ROWS", 1500)
     monkeypatch.setattr(auto, "CHOICE_ROWS", 1000)
     rng = np.random.default_rng(8)
     n = 2000

@@ -70,7 +70,7 @@ def test_category_probabilities_match_a_nonlinear_truth():
     probability = np.where(np.abs(z) > 0.7, 0.85, 0.15)
     frame = pd.DataFrame({"c": np.where(rng.random(n) < probability, "b", "a"), "z": z})
     conditional = conditional_of(frame, rng.integers(0, 2, size=n))
-    fitted = 1 - conditional.cumulative[:, 0]
+    fitted = conditional.probabilities[:, 1]
     # sd of one outcome 0.36, about 40 effective parameters on 3000 rows: rms 0.041; twice that.
     assert np.sqrt(np.mean((fitted - probability) ** 2)) < 0.085
     draws = conditional.draw(np.random.default_rng(9), 100)

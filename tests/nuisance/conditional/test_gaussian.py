@@ -53,7 +53,7 @@ def test_category_probabilities_match_a_logistic_truth():
     probability = expit(1.5 * x - 0.5)
     frame = pd.DataFrame({"c": np.where(rng.random(n) < probability, "yes", "no"), "x": x, "z": z})
     conditional = conditional_of(frame, rng.integers(0, 2, size=n))
-    fitted = 1 - conditional.cumulative[:, 0]
+    fitted = conditional.probabilities[:, 1]
     # Four parameters: mean square error of the probability about 4 * mean[p(1-p)] / n at most 4 * 0.25 / 6000,
     # rms 0.013; chi-square of four degrees stays below 18.5 / 4 times its mean with probability 0.999.
     assert np.sqrt(np.mean((fitted - probability) ** 2)) < 0.013 * np.sqrt(18.5 / 4)
@@ -71,7 +71,7 @@ def test_three_categories_draw_their_fitted_probabilities():
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     codes = (rng.random(n)[:, None] > np.cumsum(p, axis=1)[:, :2]).sum(axis=1)
     conditional = conditional_of(pd.DataFrame({"c": np.array(list("abc"))[codes], "x": x}), rng.integers(0, 2, size=n))
-    fitted = np.diff(np.concatenate((np.zeros((n, 1)), conditional.cumulative, np.ones((n, 1))), axis=1), axis=1)
+    fitted = conditional.probabilities
     # Six parameters, each probability rms at most sqrt(6 * 0.25 / 3000) = 0.022; twice that.
     assert np.sqrt(np.mean((fitted - p) ** 2)) < 0.045
     draws = conditional.draw(np.random.default_rng(6), 300)
@@ -189,7 +189,7 @@ def test_held_out_scores_come_from_models_that_did_not_see_the_row():
     _, scale, held_mean, held_scale, *_ = sampler.ridge_.regress(3)
     inputs, codes = table.design_without(8, treatment - 0.5), table.values[:, 8]
     columns = np.column_stack([table.design, treatment])
-    _, score = sampler.scored_rule(8)
+    _, score = sampler._scored_rule(8)
     penalty = RidgeCV(alphas=10.0 ** np.arange(-2, 5)).fit(np.delete(columns, 3, axis=1), columns[:, 3]).alpha_
     for fold in range(5):
         out = sampler.folds_ == fold

@@ -139,7 +139,7 @@ def test_normal_grid_integrates_smooth_functions():
 
 def test_categorical_grid_has_the_probabilities():
     probabilities = np.array([[0.2, 0.0, 0.5, 0.3], [0.0, 0.1, 0.2, 0.7]])
-    points, weights = CategoricalConditional.of(probabilities, None).grid(ALL)
+    points, weights = CategoricalConditional(probabilities, None).grid(ALL)
     np.testing.assert_array_equal(points, np.tile([0.0, 1.0, 2.0, 3.0], (2, 1)))
     np.testing.assert_allclose(weights, probabilities, atol=1e-15)
 

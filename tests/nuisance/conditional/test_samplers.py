@@ -16,13 +16,8 @@ from modifind.nuisance.conditional import (
     SplineSampler,
     resolve_sampler,
 )
-from modifind.nuisance.conditional.base import (
-    CategoricalConditional,
-    NormalConditional,
-    binned_log_score,
-    marginal_log_score,
-    value_bins,
-)
+from modifind.nuisance.conditional.base import CategoricalConditional, NormalConditional
+from modifind.nuisance.conditional.pit import binned_log_score, marginal_log_score, value_bins
 
 SAMPLERS = (GaussianSampler, SplineSampler, BoostingSampler, MarginalSampler, AutoSampler, OracleSampler)
 
@@ -104,7 +99,7 @@ def test_normal_distribution_draws_are_normal():
 
 def test_categorical_distribution_draws_its_probabilities_and_never_a_category_of_none():
     probabilities = np.tile([0.2, 0.0, 0.5, 0.3], (200, 1))
-    draws = CategoricalConditional.of(probabilities, None).draw(np.random.default_rng(10), 200)
+    draws = CategoricalConditional(probabilities, None).draw(np.random.default_rng(10), 200)
     shares = np.bincount(draws.ravel().astype(int), minlength=4) / draws.size
     # 40,000 draws: sd at most 0.0025; 4 sd.
     np.testing.assert_allclose(shares, [0.2, 0.0, 0.5, 0.3], atol=0.01)

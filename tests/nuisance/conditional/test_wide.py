@@ -26,10 +26,10 @@ def test_slopes_are_those_of_ridge_regressions(n, d):
     centred = train - np.stack([train[arms == arm].mean(axis=0) for arm in (0, 1)])[arms]
     rest = np.delete(np.arange(d), 7)
     slopes = part.slopes(7)
-    for k, penalty in enumerate(wide.PENALTIES):
+    for k, penalty in enumerate(wide.WIDE_PENALTIES):
         direct = Ridge(alpha=penalty, fit_intercept=False).fit(centred[:, rest], centred[:, 7])
         np.testing.assert_allclose(slopes[rest, k], direct.coef_, atol=1e-8)
-    near = slopes[:, wide.PENALTIES.size]  # five neighbours, least penalty
+    near = slopes[:, wide.WIDE_PENALTIES.size]  # five neighbours, least penalty
     assert np.count_nonzero(near) == 5
     assert near[6] != 0
     assert near[7] == 0
@@ -78,16 +78,16 @@ def test_categories_get_out_of_fold_probabilities():
     informed, blind = sampler.conditional(300), sampler.conditional(301)
     assert informed.calibration.log_score_gain > 0.2
     assert blind.calibration.log_score_gain == pytest.approx(0.0, abs=0.05)
-    probability = np.diff(blind.cumulative, axis=1, prepend=0.0, append=1.0)
-    assert probability.min() > 0.02  # 300 columns do not separate 250 rows that the model has not seen
+    assert blind.probabilities.min() > 0.02  # 300 columns do not separate 250 rows that the model has not seen
 
 
 def test_ordinary_tables_keep_the_shared_factorisation(monkeypatch):
     def refuse(*args, **kwargs):
         pytest.fail("screened")
 
-    for name in ("gaussian.CrossFittedRidge.of", "gaussian.Association", "splines.Association"):
-        monkeypatch.setattr(f"modifind.nuisance.conditional.{name}", refuse)
+    monkeypatch.setattr("modifind.nuisance.conditional.gaussian.CrossFittedRidge.of", refuse)
+    monkeypatch.setattr("modifind.nuisance.conditional.gaussian.Association", refuse)
+    monkeypatch.setattr("modifind.nuisance.conditional.splines.Association", refuse)
     monkeypatch.setattr("modifind.nuisance.regression.misfit.Association", refuse)
     x, a = autoregressive(4, 120, 50)
     x[:, 3] = x[:, 2] ** 2 + 0.1 * x[:, 3]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from modifind.data.wording import check_part
 from modifind.nuisance.conditional.auto import AutoSampler
-from modifind.nuisance.conditional.base import BaseSampler
 from modifind.nuisance.conditional.boosting import BoostingSampler
 from modifind.nuisance.conditional.contract import Calibration, Conditional, ConditionalRule
 from modifind.nuisance.conditional.cvae import CVAESampler
@@ -12,6 +11,7 @@ from modifind.nuisance.conditional.gaussian import GaussianSampler
 from modifind.nuisance.conditional.grid import ConditionalGrid
 from modifind.nuisance.conditional.incomplete import IncompleteSampler, for_gaps
 from modifind.nuisance.conditional.marginal import MarginalSampler
+from modifind.nuisance.conditional.sampler import BaseSampler
 from modifind.nuisance.conditional.splines import SplineSampler
 
 _BY_NAME: dict[str, type[BaseSampler]] = {

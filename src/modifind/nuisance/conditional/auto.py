@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from scipy.special import chdtrc
@@ -11,26 +11,22 @@ from scipy.special import chdtrc
 from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.weights import Weights
-from modifind.nuisance.conditional.base import (
-    BaseSampler,
-    CategoricalConditional,
-    NormalConditional,
-    PoolConditional,
-    column_atoms,
-)
+from modifind.nuisance.conditional.base import CategoricalConditional, NormalConditional, WindowConditional
 from modifind.nuisance.conditional.boosting import BoostingSampler
 from modifind.nuisance.conditional.contract import ConditionalRule
 from modifind.nuisance.conditional.gaussian import GaussianSampler
+from modifind.nuisance.conditional.level_conditional import ScoredSampler
+from modifind.nuisance.conditional.pit import column_atoms
+from modifind.nuisance.conditional.sampler import BaseSampler, fit_copy
 from modifind.nuisance.conditional.splines import SplineSampler
 from modifind.nuisance.regression.misfit import Misfit
 
+KINDS: tuple[type[ScoredSampler], ...] = (GaussianSampler, SplineSampler, BoostingSampler)  # the plainest comes first
 MISFIT_LEVEL = 0.01
 SHAPE_LEVEL = 0.05
 SCREEN_LEVEL = 0.01
 CHOICE_ROWS = 10_000
-MANY_ROWS = 20_000
-
-_Candidates: TypeAlias = tuple[GaussianSampler | SplineSampler, ...]
+MAX_CHOICE_ROWS = 20_000  # beyond, the choice is made on CHOICE_ROWS
 
 
 class AutoSampler(BaseSampler):
@@ -54,12 +50,12 @@ class AutoSampler(BaseSampler):
 
     Examples
     --------
-    >>> from modifind import EffectLikelihood, AutoSampler, ModifierSelector
-    >>> from modifind.datasets import make_modifiers
-    >>> data = make_modifiers("LinMean", n_samples=300, n_features=6, random_state=0)
-    >>> selector = ModifierSelector(EffectLikelihood("linear"), AutoSampler(), explain=False, random_state=0)
-    >>> sorted(selector.fit(data.X, data.y, treatment=data.treatment).result_.selected)
-    ['X1', 'X2', 'X3', 'X4', 'X5']
+    >>> from modifind.data.schema import read_features
+    >>> x = np.random.default_rng(0).normal(size=(400, 4))
+    >>> x[:, 3] += x[:, 1] + x[:, 2] ** 2
+    >>> sampler = AutoSampler().fit(read_features(x), np.arange(400) % 2, np.random.SeedSequence(0))
+    >>> [sampler.conditional(m).calibration.sampler for m in (0, 3)]
+    ['gaussian', 'splines']
     """
 
     name = "auto"
@@ -69,53 +65,46 @@ class AutoSampler(BaseSampler):
         """Hand the data to the candidates."""
         table, treatment, weights = self.table_, self.treatment_, self.weights_
         first, second = seed.spawn(2)
-        self.candidates_ = self._fitted(table, treatment, first, weights, getattr(self, "assigned_folds_", None))
+        self.candidates_ = self._fitted(table, treatment, first, weights, self.assigned_folds_)
         self.trial_ = self.candidates_
-        if table.n_rows > MANY_ROWS:
+        if table.n_rows > MAX_CHOICE_ROWS:
             rows_seed, second = second.spawn(2)
             rows = np.sort(np.random.default_rng(rows_seed).choice(table.n_rows, CHOICE_ROWS, replace=False))
             table, treatment = replace(table, values=table.values[rows]), treatment[rows]
             weights = weights[rows].scaled
-            folds = self.assigned_folds_[rows] if getattr(self, "whole_clusters_", False) else None
+            folds = self.assigned_folds_[rows] if self.whole_clusters_ and self.assigned_folds_ is not None else None
             self.trial_ = self._fitted(table, treatment, second, weights, folds)
         self.screen_ = _Screen(self.trial_[0])
 
     def _fitted(
-        self,
-        table: FeatureTable,
-        treatment: Ints,
-        seed: np.random.SeedSequence,
-        weights: Weights,
-        folds: Ints | None,
-    ) -> _Candidates:
+        self, table: FeatureTable, treatment: Ints, seed: np.random.SeedSequence, weights: Weights, folds: Ints | None
+    ) -> tuple[ScoredSampler, ...]:
         """The candidates, from the plainest to the richest."""
-        kinds = (GaussianSampler, SplineSampler, BoostingSampler)
-        found = tuple(kind(condition_on_treatment=self.condition_on_treatment) for kind in kinds)
-        for sampler, own in zip(found, seed.spawn(len(found)), strict=True):
-            if folds is not None:
-                sampler.assign_folds(folds, whole_clusters=getattr(self, "whole_clusters_", False))
-            sampler.fit(table, treatment, own, weights)
-        return found
+        blank = [kind(condition_on_treatment=self.condition_on_treatment) for kind in KINDS]
+        return tuple(
+            fit_copy(sampler, table, treatment, child, weights, folds, self.whole_clusters_)
+            for sampler, child in zip(blank, seed.spawn(len(KINDS)), strict=True)
+        )
 
     def rule(self, feature: int) -> ConditionalRule:
         """Learn the distribution that fits the feature better; one of many levels has the same with all."""
         if feature in self.table_.level_columns:
             return self.candidates_[0].rule(feature)
-        place, chosen = self._choice(feature)
-        return chosen if self.trial_ is self.candidates_ else self.candidates_[place].rule(feature)
+        k, chosen = self._choose(feature)
+        return chosen if self.trial_ is self.candidates_ else self.candidates_[k].rule(feature)
 
-    def _choice(self, feature: int) -> tuple[int, ConditionalRule]:
-        """The best candidate's place, and what it has learned of the rows that the choice was made on."""
-        chosen, score = self.trial_[0].scored_rule(feature)
+    def _choose(self, feature: int) -> tuple[int, ConditionalRule]:
+        """The number of the best candidate, and what it has learned of the rows that the choice was made on."""
+        chosen, score = self.trial_[0]._scored_rule(feature)
         best, last = 0, chosen
-        for place in range(1, len(self.trial_)):
+        for k in range(1, len(self.trial_)):
             if not self.screen_.suspects(feature, last):
                 break
-            last, own = self.trial_[place].scored_rule(feature)
-            gain, error = self.trial_[0].weights_.mean_and_error(own - score)
+            last, richer = self.trial_[k]._scored_rule(feature)
+            gain, error = self.trial_[0].weights_.mean_and_error(richer - score)
             failed = chosen.calibration.pit_p_value < MISFIT_LEVEL <= last.calibration.pit_p_value
             if gain > error or failed:
-                best, chosen, score = place, last, own
+                best, chosen, score = k, last, richer
         return best, chosen
 
 
@@ -124,11 +113,11 @@ class _Screen:
 
     Parameters
     ----------
-    sampler : GaussianSampler
-        The fitted sampler whose distributions are tested.
+    sampler : ScoredSampler
+        The fitted sampler whose distributions are tested; its ridge regressions have the columns.
     """
 
-    def __init__(self, sampler: GaussianSampler) -> None:
+    def __init__(self, sampler: Any) -> None:
         self.table = sampler.table_
         self.weights = sampler.weights_
         self.misfit = Misfit(sampler.ridge_.columns, self.weights)
@@ -141,12 +130,12 @@ class _Screen:
             shape = rule.calibration.pit_p_value < SHAPE_LEVEL or column_atoms(column).size
             shape = shape or _normality(residual, self.weights) < SCREEN_LEVEL
             return bool(shape) or self._follows(feature, conditional.mean, residual)
-        if isinstance(conditional, PoolConditional):
+        if isinstance(conditional, WindowConditional):
             if not conditional.shift.any():  # values of similar rows: their mean is all that there is to test
                 return True
             return self._follows(feature, conditional.shift, (column - conditional.shift) / conditional.scale)
         assert isinstance(conditional, CategoricalConditional)
-        chances = np.diff(conditional.cumulative, axis=1, prepend=0.0, append=1.0).T
+        chances = conditional.grid(slice(None))[1].T
         # With two categories the second residual is the first with its sign changed.
         shown = enumerate(chances[:1] if len(chances) == 2 else chances)
         return any(self._strays(feature, p, (column == code) - p, p * (1.0 - p)) for code, p in shown)
@@ -155,19 +144,19 @@ class _Screen:
         """Whether residuals in units of their scale, or their size, follow other columns."""
         residual = residual - self.weights.mean(residual)
         spread = np.abs(residual) - self.weights.mean(np.abs(residual))
-        variances = [np.full(residual.size, self.weights.mean(part**2)) for part in (residual, spread)]
-        own = self.table.encoding[feature]
+        variances = [np.full(residual.size, self.weights.mean(terms**2)) for terms in (residual, spread)]
+        columns = self.table.encoding[feature]
         return (
             self._strays(feature, predicted, residual, variances[0])
-            or self.misfit.curve(spread, variances[1], predicted, own) < SCREEN_LEVEL
+            or self.misfit.curve(spread, variances[1], predicted, columns) < SCREEN_LEVEL
         )
 
     def _strays(self, feature: int, predicted: Array, residual: Array, variance: Array) -> bool:
         """Whether residuals follow bins or products of other columns."""
-        own = self.table.encoding[feature]
+        columns = self.table.encoding[feature]
         return (
-            self.misfit.curve(residual, variance, predicted, own) < SCREEN_LEVEL
-            or self.misfit.product(residual, variance, own) < SCREEN_LEVEL
+            self.misfit.curve(residual, variance, predicted, columns) < SCREEN_LEVEL
+            or self.misfit.product(residual, variance, columns) < SCREEN_LEVEL
         )
 
 

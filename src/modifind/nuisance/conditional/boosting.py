@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -42,8 +43,10 @@ class BoostingSampler(SplineSampler):
         super().__init__(condition_on_treatment=condition_on_treatment, n_folds=n_folds)
         self.max_iter = max_iter
 
-    def _grow(self, inputs: Array, rest: Array, weights: Weights) -> Any:
-        return HistGradientBoostingRegressor(**self._settings()).fit(inputs, rest, weights.given)
+    def _refine(self, model: Any, inputs: Array, column: Array, weights: Weights) -> RefinedByTrees:
+        mean, spread = model.predict(inputs)
+        trees = HistGradientBoostingRegressor(**self._settings())
+        return RefinedByTrees(model, trees.fit(inputs, (column - mean) / spread, weights.given))
 
     def _classifier(self, inputs: Array, codes: Array, weights: Weights) -> Any:
         return HistGradientBoostingClassifier(**self._settings()).fit(inputs, codes, weights.given)
@@ -57,3 +60,16 @@ class BoostingSampler(SplineSampler):
             "early_stopping": False,
             "random_state": 0,  # no subsampling and no binning sample below 10,000 rows: nothing is random
         }
+
+
+@dataclass(frozen=True)
+class RefinedByTrees:
+    """A model of mean and spread, and trees on what its mean leaves over, in units of the spread."""
+
+    model: Any
+    trees: HistGradientBoostingRegressor
+
+    def predict(self, X: Array) -> tuple[Array, Array]:
+        """Mean and spread."""
+        mean, spread = self.model.predict(X)
+        return mean + spread * self.trees.predict(X), spread

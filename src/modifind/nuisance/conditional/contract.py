@@ -1,13 +1,13 @@
-"""What a conditional distribution must have: a rule for any rows, its draws or weighted points, how well it predicts.
+"""The contract of samplers: rules, conditional distributions and their calibration.
 
-A *rule* is what a sampler has learned of one feature. Given rows of the table it returns their distribution. Tables in
-memory, blocks of long ones, groups of features and features with missing values all have their distributions by rules.
+A *rule* is what a sampler has learned about one feature. Given rows of a table, it returns their distribution. Tables
+in memory, blocks of long ones, groups of features and features with missing values all get theirs from rules.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -57,9 +57,10 @@ class Calibration:
 class Conditional(Protocol):
     """The estimated distribution of one feature given all else, row by row.
 
-    A distribution may also have `grid(rows)`, see `GridConditional`; one that has not is summarised by some of its
-    draws. One that has `quantiles(levels)`, values at levels between 0 and 1 of shape (k, n), is resampled by it where
-    a table is in pieces; any other by its weighted points.
+    A distribution may also have `grid(rows)`, its points and weights, each of shape (rows, g), every row's weights
+    adding up to 1; one that has not is summarised by some of its draws. One that has `quantiles(levels)`, values at
+    levels between 0 and 1 of shape (k, n), is resampled by it where a table is in pieces; any other by its weighted
+    points.
 
     Examples
     --------
@@ -80,14 +81,6 @@ class Conditional(Protocol):
 Rows: TypeAlias = slice | Ints
 
 
-@runtime_checkable
-class GridConditional(Protocol):
-    """A distribution that can be written as a few weighted points per row."""
-
-    def grid(self, rows: Rows) -> tuple[Array, Array]:
-        """Points and weights, each of shape (rows, g); every row's weights sum to 1. Read-only views are fine."""
-
-
 class RowGrid(Protocol):
     """The distribution of a feature, or of several together, given all else, as weighted points for any rows."""
 
@@ -96,10 +89,10 @@ class RowGrid(Protocol):
 
 
 class ConditionalRule(Protocol):
-    """What is known of the distribution of one feature given all else, for any rows.
+    """The distribution of one feature given all else, for any rows.
 
-    A rule may also have `fitted`, the distribution of the rows that it was learned from, where more is known of these:
-    which fold a row was in, which residuals lie near its own. Rules are sent to every worker, without such rows.
+    A rule may also have `fitted`, the distribution of the rows that it was learned from, where more is known about
+    these: the fold of a row, the residuals near its own. Rules are sent to every worker, without such rows.
 
     Examples
     --------
@@ -125,12 +118,12 @@ class ConditionalRule(Protocol):
 Rule = TypeVar("Rule")
 
 
-def fitted_conditional(rule: Any, table: FeatureTable, treatment: Ints) -> Conditional:
+def fitted_conditional(rule: Any, table: FeatureTable, treatment: Ints) -> Any:
     """The distribution of the rows that a rule was learned from."""
-    known: Conditional | None = getattr(rule, "fitted", None)
-    if known is None:
-        known = rule.conditional(table, treatment, np.zeros(table.n_rows, dtype=np.int64))
-    return known
+    fitted = getattr(rule, "fitted", None)
+    if fitted is None:
+        fitted = rule.conditional(table, treatment, np.zeros(table.n_rows, dtype=np.int64))
+    return fitted
 
 
 def without_rows(rule: Rule) -> Rule:
@@ -139,24 +132,24 @@ def without_rows(rule: Rule) -> Rule:
 
 
 def for_draws(rule: Rule) -> Rule:
-    """The rule without its rows, but with the quantile functions that rows are drawn from, where it has any."""
-    fitted: Any = getattr(rule, "fitted", None)
-    if fitted is None or not hasattr(rule, "drawn_from"):
+    """The rule without its rows, but with the quantile functions that numbers are drawn from, where it has any."""
+    windows = getattr(getattr(rule, "fitted", None), "windows", None)
+    if windows is None or windows.discrete:
         return without_rows(rule)
-    return replace(rule, fitted=None, drawn_from=fitted.window_quantiles)  # type: ignore[type-var]
+    return replace(rule, fitted=None, windows=windows.drawable)  # type: ignore[type-var]
 
 
 def check_rule(rule: Any, sampler: Any) -> None:
-    """Refuse what a sampler gives for a rule if it lacks something."""
+    """Refuse what a sampler returns for a rule if it lacks something."""
     _refuse_lack(rule, f"{type(sampler).__name__}.rule", "calibration", "conditional")
 
 
 def check_conditional(conditional: Any, rule: Any, needed: str) -> None:
-    """Refuse what a rule gives for a conditional distribution if it lacks the method that is needed."""
+    """Refuse what a rule returns for a conditional distribution if it lacks the method that is needed."""
     _refuse_lack(conditional, f"{type(rule).__name__}.conditional", needed)
 
 
-def _refuse_lack(found: Any, source: str, *needed: str) -> None:
-    lacks = [name for name in needed if not hasattr(found, name)]
+def _refuse_lack(value: Any, source: str, *needed: str) -> None:
+    lacks = [name for name in needed if not hasattr(value, name)]
     if lacks:
-        raise ValueError(f"what {source} returns, {type(found).__name__}, has no {' and no '.join(lacks)}")
+        raise ValueError(f"what {source} returns, {type(value).__name__}, has no {' and no '.join(lacks)}")

@@ -11,23 +11,22 @@ import numpy as np
 
 from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
-from modifind.nuisance.conditional.base import BaseSampler
 from modifind.nuisance.conditional.decoder import (
     MAX_LOG_VARIANCE,
     MIN_LOG_VARIANCE,
     CVAERule,
     Decoder,
     Float32,
-    decoder_calibration,
     network_inputs,
 )
+from modifind.nuisance.conditional.pit import decoder_calibration
+from modifind.nuisance.conditional.sampler import BaseSampler
 from modifind.nuisance.regression.training import Networks
 
 if TYPE_CHECKING:
     import torch
 
-VALIDATION_NOISES = 2
-VALIDATION_BLOCK = 1024
+VALIDATION_NOISES, VALIDATION_BLOCK = 2, 1024
 
 
 class CVAESampler(BaseSampler):
@@ -141,43 +140,27 @@ class CVAESampler(BaseSampler):
         self.decoders_: list[dict[str, Float32]] = []
         for start in range(0, table.n_features, self.chunk_features):
             features = np.arange(start, min(start + self.chunk_features, table.n_features))
-            ensemble = _Ensemble(self, features, order[n_held:])
-            self.decoders_ += ensemble.decoders()
-            self.best_epoch_[features] = ensemble.best_epoch
-            self.held_out_elbo_[features] = ensemble.best
+            networks = FeatureNetworks(self, features, order[n_held:])
+            self.decoders_ += networks.decoders()
+            self.best_epoch_[features], self.held_out_elbo_[features] = networks.best_epoch, networks.best
 
     def rule(self, feature: int) -> CVAERule:
         """The trained network of one feature, with its calibration on the held-out rows."""
         column = self.table_.values[:, feature]
         # A jump ahead, so that calibration shares no numbers with training and `rule` may be called again.
         rng = np.random.Generator(np.random.PCG64(self.seeds_[feature]).jumped())
-        decoder = self._decoder(feature, self.inputs_)
+        weights, n_levels = self.decoders_[feature], self.table_.n_levels(feature)
+        context_weights, n_outputs = weights["decode_context"], n_levels or 2
+        hidden = weights["decode_latent"], weights["decode_2"], weights["decode_2_bias"]
+        output = np.ascontiguousarray(weights["decode_3"][:, :n_outputs]), weights["decode_3_bias"][:, :n_outputs]
+        context, moments = self.inputs_ @ context_weights, (float(column.mean()), float(column.std()))
+        decoder = Decoder(context, (*hidden, *output), *moments, n_levels, self.device)
         calibration = decoder_calibration(self.name, decoder, column, self.validation_rows_, rng, self.weights_)
-        context = self.decoders_[feature]["decode_context"]
-        empty = replace(decoder, context=decoder.context[:0].copy())
-        return CVAERule(empty, context, self.mean_treatment_, calibration)
-
-    def _decoder(self, feature: int, inputs: Float32) -> Decoder:
-        weights = self.decoders_[feature]
-        column = self.table_.values[:, feature]
-        n_outputs = self.table_.n_levels(feature) or 2
-        return Decoder(
-            inputs @ weights["decode_context"],
-            (
-                weights["decode_latent"],
-                weights["decode_2"],
-                weights["decode_2_bias"],
-                np.ascontiguousarray(weights["decode_3"][:, :n_outputs]),
-                weights["decode_3_bias"][:, :n_outputs],
-            ),
-            float(column.mean()),
-            float(column.std()),
-            self.table_.n_levels(feature),
-            self.device,
-        )
+        empty = replace(decoder, context=context[:0].copy())
+        return CVAERule(empty, context_weights, self.mean_treatment_, calibration)
 
 
-class _Ensemble(Networks):
+class FeatureNetworks(Networks):
     """Networks of some features, trained side by side."""
 
     finished_leave = True
@@ -267,7 +250,7 @@ class _Ensemble(Networks):
         n_batches = max(1, round(rows.size / self.settings.batch_size))
         shuffled = self.tensor(self.order.permutation(rows)).tensor_split(n_batches)
         noise = self._noise(rows.size).tensor_split(n_batches, dim=1)
-        return ((own, batch_noise, beta) for own, batch_noise in zip(shuffled, noise, strict=True))
+        return ((batch, batch_noise, beta) for batch, batch_noise in zip(shuffled, noise, strict=True))
 
     def objective(self, theta: torch.Tensor, *batch: Any) -> torch.Tensor:
         """Mean bound of each network over the rows of a batch."""

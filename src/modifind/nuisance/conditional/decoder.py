@@ -1,4 +1,4 @@
-"""What a trained conditional autoencoder leaves behind: a decoder that draws in numpy, and by torch on a GPU."""
+"""The decoder of a trained conditional autoencoder, which draws by numpy, or by torch on a GPU."""
 
 from __future__ import annotations
 
@@ -9,30 +9,20 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri, softmax
 from scipy.stats import qmc
 
 from modifind._torch import OnDevice
 from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.weights import Weights
-from modifind.nuisance.conditional.base import (
-    binned_log_score,
-    category_score,
-    continuous_calibration,
-    discrete_calibration,
-    value_bins,
-)
 from modifind.nuisance.conditional.contract import Calibration, Rows
-from modifind.nuisance.conditional.grid import cell_grid, code_grid
-from modifind.nuisance.conditional.pit import tie_cells
+from modifind.nuisance.conditional.grid import Distribution, cell_grid, code_grid
 
 Float32: TypeAlias = NDArray[np.float32]
 
 # Bounds of the decoder's log-variance on the standardised scale. Below, one per cent of the column's spread: a
 # narrower distribution would let a few ties dominate the likelihood. Above, so that no early step can overflow.
 MIN_LOG_VARIANCE, MAX_LOG_VARIANCE = -9.2, 4.0
-CALIBRATION_DRAWS = 64
 LATENT_NODES, NOISE_NODES = 64, 5
 GRID_BLOCK = 1024
 
@@ -80,8 +70,8 @@ class Decoder:
     @cached_property
     def _on_device(self) -> Callable[[Array], Float32]:
         """The same network with its context and weights on the device."""
-        place = OnDevice(self.device, "a decoder on a device")
-        torch, tensor = place.torch, place.tensor
+        on_device = OnDevice(self.device, "a decoder on a device")
+        torch, tensor = on_device.torch, on_device.tensor
         context, latent_weight, middle, middle_bias, last, last_bias = map(tensor, (self.context, *self.weights))
 
         def output(latent: Array) -> Float32:
@@ -93,9 +83,7 @@ class Decoder:
 
     def probabilities(self, latent: Array) -> Array:
         """Category probabilities at given latent values."""
-        logits = self.output(latent)[:, : self.n_levels].astype(np.float64)
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return odds / odds.sum(axis=1, keepdims=True)
+        return softmax(self.output(latent)[:, : self.n_levels].astype(np.float64), axis=1)
 
     def moments(self, latent: Array) -> tuple[Array, Array]:
         """Mean and standard deviation at given latent values, on the original scale."""
@@ -107,26 +95,29 @@ class Decoder:
         """Standard normal latent values of all rows."""
         return rng.standard_normal((self.context.shape[0], self.weights[0].shape[0]))
 
-    def resample(self, rng: np.random.Generator) -> Array:
-        """One new column: the latent values of all rows are drawn first, then the decoder's own noise."""
-        latent, n_rows = self.latent(rng), self.context.shape[0]
-        if self.n_levels:
-            edges = np.cumsum(self.probabilities(latent), axis=1)[:, :-1]
-            return (rng.random((n_rows, 1)) > edges).sum(axis=1).astype(np.float64)
-        mean, scale = self.moments(latent)
-        return mean + scale * rng.standard_normal(n_rows)
-
 
 @dataclass(frozen=True)
-class CVAEConditional:
+class CVAEConditional(Distribution):
     """The distribution of one feature as a trained decoder fed with standard normal latent noise."""
 
     decoder: Decoder
     calibration: Calibration
 
+    def __len__(self) -> int:
+        return len(self.decoder.context)
+
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
-        """Resampled columns."""
-        return np.stack([self.decoder.resample(rng) for _ in range(n_draws)])
+        """Resampled columns; latent values of all rows are drawn first, then the decoder's own noise."""
+        decoder, draws = self.decoder, np.empty((n_draws, len(self)))
+        for column in draws:
+            latent = decoder.latent(rng)
+            if decoder.n_levels:
+                edges = np.cumsum(decoder.probabilities(latent), axis=1)[:, :-1]
+                column[:] = (rng.random((len(self), 1)) > edges).sum(axis=1)
+            else:
+                mean, scale = decoder.moments(latent)
+                column[:] = mean + scale * rng.standard_normal(len(self))
+        return draws
 
     def grid(self, rows: Rows) -> tuple[Array, Array]:
         """Cell means of the decoder's output over latent and noise nodes, or the average probabilities of codes."""
@@ -148,7 +139,7 @@ class CVAERule:
     context_weights : array of shape (inputs, hidden)
         From the other features to the first hidden layer.
     mean_treatment : float or None
-        What the treatment is centred at; None where it is not conditioned on.
+        Centre of the treatment; None where it is not conditioned on.
     """
 
     decoder: Decoder
@@ -184,34 +175,10 @@ def latent_nodes(dim: int) -> tuple[Array, Array]:
     The nodes are normal scores of a Sobol sequence, moved by half a cell so that they are symmetric in each variable,
     and stretched to variance 1. Gauss-Hermite rules are no choice here: a decoder with two modes is nearly a step
     function. One more variable shifts a stratified sample of the noise, so that a decoder that ignores its latent
-    variables still has as many values as there are nodes.
-
-    Returns
-    -------
-    latent : array of shape (LATENT_NODES, dim)
-    noise : array of shape (LATENT_NODES, NOISE_NODES)
+    variables still has as many values as there are nodes. Shapes are (LATENT_NODES, dim) and (LATENT_NODES,
+    NOISE_NODES).
     """
     uniform = qmc.Sobol(dim + 1, scramble=False).random(LATENT_NODES) + 0.5 / LATENT_NODES
     latent = ndtri(uniform[:, :-1])
     noise = ndtri((np.arange(NOISE_NODES) + uniform[:, -1:]) / NOISE_NODES)
     return latent / latent.std(axis=0), noise / noise.std()
-
-
-def decoder_calibration(
-    name: str, decoder: Decoder, column: Array, rows: Ints, rng: np.random.Generator, weights: Weights
-) -> Calibration:
-    """Calibration of a decoder on held-out rows; `weights` are those of all rows."""
-    held, values = decoder.at(rows), column[rows]
-    latents = (held.latent(rng) for _ in range(CALIBRATION_DRAWS))
-    if decoder.n_levels:
-        score = category_score(values, np.mean([held.probabilities(latent) for latent in latents], axis=0))
-        return discrete_calibration(name, values, score, weights[rows])
-    # Normal distribution functions averaged over latent draws: far less noise than counts of drawn values.
-    edges, cells = value_bins(column), tie_cells(column)[rows]
-    pit, cumulative = np.zeros((rows.size, 2)), np.zeros((rows.size, edges.size))
-    for mean, scale in map(held.moments, latents):
-        scale = np.maximum(scale, np.finfo(float).tiny)
-        pit += ndtr((cells - mean[:, None]) / scale[:, None]) / CALIBRATION_DRAWS
-        cumulative += ndtr((edges - mean[:, None]) / scale[:, None]) / CALIBRATION_DRAWS
-    score = binned_log_score(values, edges, cumulative)
-    return continuous_calibration(name, pit, score, column, edges, weights, rows)

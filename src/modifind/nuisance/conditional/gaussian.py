@@ -4,41 +4,31 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from modifind._threads import one_thread
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
-from modifind.nuisance.conditional.base import (
-    BaseSampler,
-    CategoricalConditional,
-    NormalConditional,
-    category_score,
-    continuous_calibration,
-    discrete_calibration,
-    normal_scores,
-    value_bins,
-)
-from modifind.nuisance.conditional.contract import ConditionalRule
-from modifind.nuisance.conditional.level_conditional import LevelRule, fit_level_rule
-from modifind.nuisance.conditional.rules import CategoryRule, Conditioning, NormalRule, Selected
+from modifind.nuisance.conditional.base import NormalConditional
+from modifind.nuisance.conditional.level_conditional import Classified, ScoredSampler, fit_classifier
+from modifind.nuisance.conditional.pit import category_score, continuous_calibration, normal_scores, value_bins
+from modifind.nuisance.conditional.rules import NormalRule
+from modifind.nuisance.conditional.sampler import ColumnModel, Conditioning
 from modifind.nuisance.conditional.wide import CrossFittedRidge, Regression
 from modifind.nuisance.regression.screening import Association, has_many_columns
 
-PENALTIES: Array = np.logspace(-2, 4, 7)
+RIDGE_PENALTIES: Array = np.logspace(-2, 4, 7)
 N_FOLDS = 5
 SHARES = (0.5, 0.25, 0.0)  # of a classifier's log-odds beyond those of the frequencies
 RULE_NEIGHBOURS = 20  # columns of a category's rule where columns are many
-N_NEIGHBOURS = (0, 5, RULE_NEIGHBOURS, 60)
-# Classifiers, the codes that each knows, probabilities of the rows, and those from other folds.
-_Classified: TypeAlias = tuple[tuple[Any, ...], tuple[NDArray[np.intp], ...], Array, Array]
+CATEGORY_NEIGHBOURS = (0, 5, RULE_NEIGHBOURS, 60)
 
 
-class GaussianSampler(BaseSampler):
+class GaussianSampler(ScoredSampler):
     """X_m given the rest as a ridge regression with homoscedastic normal residuals.
 
     The penalty is chosen by leave-one-out error and the residual variance is divided by the residual degrees of
@@ -56,95 +46,69 @@ class GaussianSampler(BaseSampler):
 
     Examples
     --------
-    >>> from modifind import EffectLikelihood, GaussianSampler, ModifierSelector
-    >>> from modifind.datasets import make_modifiers
-    >>> data = make_modifiers("LinMean", n_samples=300, n_features=6, random_state=0)
-    >>> selector = ModifierSelector(EffectLikelihood("linear"), GaussianSampler(), explain=False, random_state=0)
-    >>> sorted(selector.fit(data.X, data.y, treatment=data.treatment).result_.selected)
-    ['X1', 'X2', 'X3', 'X4', 'X5']
+    >>> from modifind.data.schema import read_features
+    >>> x = np.random.default_rng(0).normal(size=(200, 2)) @ np.array([[1.0, 1.0], [0.0, 1.0]])
+    >>> sampler = GaussianSampler().fit(read_features(x), np.arange(200) % 2, np.random.SeedSequence(0))
+    >>> conditional = sampler.conditional(1)  # the second column given the first
+    >>> round(float(np.corrcoef(conditional.mean, x[:, 0])[0, 1]), 2), round(conditional.scale, 1)
+    (1.0, 1.0)
     """
 
     name = "gaussian"
-    learns = True
 
     def _prepare(self, seed: np.random.SeedSequence) -> None:
         """Do the part of the ridge regressions that all features share."""
         table, treatment, weights = self.table_, self.treatment_, self.weights_
+        columns = self.level_shares_(table.design)
+        if self.condition_on_treatment:
+            columns = np.column_stack((columns, treatment - treatment.mean()))
         self.folds_ = self._folds(N_FOLDS, np.random.default_rng(seed.spawn(1)[0]))
         self.scaled_weights_ = weights.effective
         with one_thread():  # the sums must not depend on the number of threads
-            columns, own = self._columns(), self.scaled_weights_
             if has_many_columns(int(weights.effective_size), table.design.shape[1]):
                 arms = treatment if self.condition_on_treatment else np.zeros_like(treatment)
                 last = columns.shape[1] - 1 if self.condition_on_treatment else None
                 self.ridge_: _SharedRidge | CrossFittedRidge = CrossFittedRidge.of(
-                    columns, arms, self.folds_, own, last
+                    columns, arms, self.folds_, self.scaled_weights_, last
                 )
             else:
-                self.ridge_ = _SharedRidge.of(columns, self.folds_, own)
+                self.ridge_ = _SharedRidge.of(columns, self.folds_, self.scaled_weights_)
 
-    def rule(self, feature: int) -> ConditionalRule:
-        """Learn the distribution of one feature."""
-        return self.scored_rule(feature)[0]
+    def _folds_of(self, feature: int) -> Ints:
+        return self.folds_
 
-    def scored_rule(self, feature: int) -> tuple[NormalRule | CategoryRule | LevelRule, Array]:
-        """The rule of one feature and its held-out log-score row by row."""
-        conditioning, levels = Conditioning.of(self, feature), self.table_.n_levels(feature)
-        if not levels:
-            return self._normal_rule(feature, conditioning)
-        inputs, codes = self._inputs(feature), self.table_.values[:, feature]
-        if feature in self.table_.level_columns:
-            return fit_level_rule(conditioning, inputs, codes, levels, self.folds_, self.weights_)
-        many = isinstance(self.ridge_, CrossFittedRidge)
-        fit = self._screened_classifiers if many else self._classifier
-        models, present, probabilities, held = fit(inputs, codes, levels)
-        score = category_score(codes, held)
-        calibration = discrete_calibration(self.name, codes, score, self.weights_)
-        fitted = CategoricalConditional.of(probabilities, calibration)
-        frequencies = self.weights_.shares(codes, levels)
-        return CategoryRule(conditioning, models, present, frequencies, calibration, fitted), score
-
-    def _columns(self) -> Array:
-        """Every feature's model columns, and the treatment."""
-        if not self.condition_on_treatment:
-            return self.level_shares_(self.table_.design)
-        return np.column_stack((self.level_shares_(self.table_.design), self.treatment_ - self.treatment_.mean()))
-
-    def _normal_rule(self, feature: int, conditioning: Conditioning) -> tuple[NormalRule, Array]:
-        column, place = self.table_.values[:, feature], self.table_.encoding[feature].start
-        centre, unit = (part[feature] for part in self.table_.scaling)
-        found = self.ridge_.regress(place)
+    def _number_rule(self, feature: int, conditioning: Conditioning) -> tuple[NormalRule, Array]:
+        column, target = self.table_.values[:, feature], self.table_.encoding[feature].start
+        centre, unit = (moments[feature] for moments in self.table_.scaling)
+        line = self.ridge_.regress(target)
         tiny = np.finfo(float).tiny
         edges = value_bins(column)
-        held = centre + unit * found.held_mean, np.maximum(unit * found.held_scale, tiny)
-        pit, score = normal_scores(column, *held, edges)
+        held_scale = np.maximum(unit * line.held_scale, tiny)
+        pit, score = normal_scores(column, centre + unit * line.held_mean, held_scale, edges)
         calibration = continuous_calibration(self.name, pit, score, column, edges, self.weights_)
-        slopes = np.delete(found.slopes, place, axis=1) * unit
-        scale = max(float(unit * found.scale), tiny)
-        return NormalRule(
-            conditioning,
-            slopes if slopes.size else np.zeros((1, 1)),
-            centre + unit * found.shifts,
-            scale,
-            calibration,
-            NormalConditional(centre + unit * found.mean, scale, calibration),
-        ), score
+        slopes = np.delete(line.slopes, target, axis=1) * unit
+        slopes = slopes if slopes.size else np.zeros((1, 1))
+        fitted = NormalConditional(centre + unit * line.mean, max(float(unit * line.scale), tiny), calibration)
+        shifts = centre + unit * line.shifts
+        return NormalRule(conditioning, slopes, shifts, fitted.scale, calibration, fitted), score
 
-    def _classifier(self, inputs: Array, codes: Array, levels: int) -> _Classified:
+    def _classify(self, inputs: Array, codes: Array, levels: int, folds: Ints) -> Classified:
         """One classifier of all rows, and out-of-fold probabilities that tell how well such a one predicts."""
-        own = self.scaled_weights_
-        probabilities, model = _logistic(inputs, codes, inputs, levels, own)
+        if isinstance(self.ridge_, CrossFittedRidge):
+            return self._classify_screened(inputs, codes, levels)
+        weights = self.scaled_weights_
+        probabilities, model = fit_classifier(_logistic, inputs, codes, inputs, levels, weights)
+        again = partial(_logistic, start=model)
         held = np.empty((codes.size, levels))
         for fold in range(N_FOLDS):
-            out = self.folds_ == fold
-            held[out], _ = _logistic(inputs[~out], codes[~out], inputs[out], levels, own[~out], model)
-        present = np.unique(codes).astype(np.intp)
+            out = folds == fold
+            held[out], _ = fit_classifier(again, inputs[~out], codes[~out], inputs[out], levels, weights[~out])
         share = self._share(codes, held)
         if share < 1 and model is not None:
             frequencies = self.weights_.shares(codes, levels)
-            model = _towards(model, frequencies[present], share)
+            model = _towards(model, frequencies[model.classes_.astype(np.intp)], share)
             probabilities, held = (_mixed(each, frequencies, share) for each in (probabilities, held))
-        return (model,), (present,), probabilities, held
+        return (model,), probabilities, held
 
     def _share(self, codes: Array, held: Array) -> float:
         """How much of a classifier's log-odds to keep, 1 unless less predicts held-out rows clearly better.
@@ -160,29 +124,26 @@ class GaussianSampler(BaseSampler):
                 score, best = other, share
         return best
 
-    def _screened_classifiers(self, inputs: Array, codes: Array, levels: int) -> _Classified:
+    def _classify_screened(self, inputs: Array, codes: Array, levels: int) -> Classified:
         """Out-of-fold probabilities from as few of the columns as predict best, and from the treatment.
 
         Other rows have those of classifiers on the same number of columns in all folds.
         """
-        held = np.empty((len(N_NEIGHBOURS), codes.size, levels))
+        held = np.empty((len(CATEGORY_NEIGHBOURS), codes.size, levels))
         models: list[Any] = []
-        present = []
         for fold in range(N_FOLDS):
             out = self.folds_ == fold
-            own = self.scaled_weights_[~out]
-            order = Association(inputs[~out], own).order((codes[~out, None] == np.arange(levels)).astype(np.float64))
-            present.append(np.unique(codes[~out]).astype(np.intp))
-            for k, count in enumerate(N_NEIGHBOURS):
+            train, test, known, weights = inputs[~out], inputs[out], codes[~out], self.scaled_weights_[~out]
+            order = Association(train, weights).order((known[:, None] == np.arange(levels)).astype(np.float64))
+            for k, count in enumerate(CATEGORY_NEIGHBOURS):
                 chosen = self._with_treatment(order[:count], inputs)
-                held[k, out], model = _logistic(
-                    inputs[np.ix_(~out, chosen)], codes[~out], inputs[np.ix_(out, chosen)], levels, own
-                )
+                near = train[:, chosen], known, test[:, chosen]
+                held[k, out], model = fit_classifier(_logistic, *near, levels, weights)
                 if count == RULE_NEIGHBOURS:
-                    models.append(None if model is None else Selected.of(model, chosen))
+                    models.append(None if model is None else ColumnModel(model, chosen))
         scores = np.stack([category_score(codes, probabilities) for probabilities in held])
         best = int(np.argmax(self.weights_.mean(scores.T)))
-        return tuple(models), tuple(present), held[best], held[best]
+        return tuple(models), held[best], held[best]
 
 
 @dataclass(frozen=True)
@@ -211,12 +172,12 @@ class _Spectrum:
         """
         shrunk = 1.0 / (self.values[:, None] + penalties)
         inverse = self.vectors @ (self.vectors[target][:, None] * shrunk)
-        own = inverse[target].copy()
-        slopes = -inverse / own
+        diagonal = inverse[target].copy()
+        slopes = -inverse / diagonal
         slopes[target] = 0.0
-        trace = shrunk.sum(axis=0) - (inverse**2).sum(axis=0) / own
+        trace = shrunk.sum(axis=0) - (inverse**2).sum(axis=0) / diagonal
         used = self.values.size - 1 - penalties * trace
-        return slopes, own, np.maximum(self.n_rows - 1 - used, 1.0)
+        return slopes, diagonal, np.maximum(self.n_rows - 1 - used, 1.0)
 
 
 @dataclass(frozen=True)
@@ -249,38 +210,38 @@ class _SharedRidge:
     @classmethod
     def of(cls, columns: Array, folds: Ints, weights: Weights) -> _SharedRidge:
         """Factor the scatter matrices."""
-        parts = [_sums(columns[folds == fold], weights[folds == fold]) for fold in range(N_FOLDS)]
         size, total, moment = _sums(columns, weights)  # not the folds' sums: the distribution is the same for any folds
         spectrum = _Spectrum.of(size, total, moment)
-        training = tuple(_Spectrum.of(size - own, total - part, moment - square) for own, part, square in parts)
+        inside = [_sums(columns[folds == fold], weights[folds == fold]) for fold in range(N_FOLDS)]
+        training = tuple(_Spectrum.of(size - n, total - added, moment - square) for n, added, square in inside)
         turned = (columns - spectrum.centre) @ spectrum.vectors
-        leverage = turned**2 @ (1.0 / (spectrum.values[:, None] + PENALTIES))
+        leverage = turned**2 @ (1.0 / (spectrum.values[:, None] + RIDGE_PENALTIES))
         return cls(columns, folds, spectrum, training, leverage, weights)
 
     def regress(self, target: int) -> Regression:
         """One line of all rows, and for each row a line of the other folds."""
         folds, (best, mean, scale) = self.folds, self._best(target)
         slopes, shifts, freedoms = [], [], []
-        for part in self.training:
-            slope, _, freedom = part.slopes(target, PENALTIES[best : best + 1])
+        for outside in self.training:
+            slope, _, freedom = outside.slopes(target, RIDGE_PENALTIES[best : best + 1])
             slopes.append(slope[:, 0])
-            shifts.append(part.centre[target] - part.centre @ slope[:, 0])
+            shifts.append(outside.centre[target] - outside.centre @ slope[:, 0])
             freedoms.append(freedom[0])
         fitted = self.columns @ np.column_stack(slopes) + np.array(shifts)
-        outside = folds[:, None] != np.arange(N_FOLDS)
-        squares = (self.weights.times(outside) * (self.columns[:, target, None] - fitted) ** 2).sum(axis=0)
+        training = folds[:, None] != np.arange(N_FOLDS)
+        squares = (self.weights.times(training) * (self.columns[:, target, None] - fitted) ** 2).sum(axis=0)
         held_scale = np.sqrt(squares / np.array(freedoms))
         held = fitted[np.arange(folds.size), folds], held_scale[folds]
-        line = self.spectrum.slopes(target, PENALTIES[best : best + 1])[0].T
+        line = self.spectrum.slopes(target, RIDGE_PENALTIES[best : best + 1])[0].T
         return Regression(mean, scale, *held, line, self.spectrum.centre[target] - line @ self.spectrum.centre)
 
     def _best(self, target: int) -> tuple[int, Array, float]:
         """The penalty of least leave-one-out error, the fitted mean and the residual standard deviation."""
-        slopes, own, freedom = self.spectrum.slopes(target, PENALTIES)
+        slopes, diagonal, freedom = self.spectrum.slopes(target, RIDGE_PENALTIES)
         fitted = self.columns @ slopes + (self.spectrum.centre[target] - self.spectrum.centre @ slopes)
         residual = self.columns[:, target, None] - fitted
         # Leverage on the others alone: what the target adds to the leverage on all columns is known in closed form.
-        leverage = self.weights.times(self.leverage - residual**2 * own + 1.0 / self.spectrum.n_rows)
+        leverage = self.weights.times(self.leverage - residual**2 * diagonal + 1.0 / self.spectrum.n_rows)
         left_out = residual / np.maximum(1.0 - leverage, np.finfo(float).eps)
         best = int(np.argmin(self.weights.mean(left_out**2)))
         rest = residual[:, best]
@@ -308,28 +269,11 @@ def _towards(model: LogisticRegression, frequencies: Array, share: float) -> Log
 
 
 def _logistic(
-    inputs: Array,
-    codes: Array,
-    at: Array,
-    levels: int,
-    weights: Weights,
-    start: LogisticRegression | None = None,
-) -> tuple[Array, LogisticRegression | None]:
-    """Category probabilities at new rows, and the model.
-
-    Categories absent from the training rows get probability zero. The search begins at `start`, a model of much the
-    same rows.
-    """
-    present = np.unique(codes).astype(np.intp)
-    probabilities = np.zeros((at.shape[0], levels))
-    if present.size == 1 or inputs.shape[1] == 0:
-        probabilities[:, present] = weights.shares(codes, levels)[present]
-        return probabilities, None
-    if start is not None and start.classes_.size == present.size:
+    inputs: Array, codes: Array, weights: Weights, start: LogisticRegression | None = None
+) -> LogisticRegression:
+    """Fit a classifier; the search begins at `start`, a model of much the same rows."""
+    if start is not None and start.classes_.size == np.unique(codes).size:
         model = copy(start)  # fitting gives a copy new arrays and leaves those of `start` alone
     else:
         model = LogisticRegression(C=1.0, max_iter=500, warm_start=True)
-    model.fit(inputs, codes, weights.given)
-    if at.size:
-        probabilities[:, present] = model.predict_proba(at)
-    return probabilities, model
+    return model.fit(inputs, codes, weights.given)

@@ -7,16 +7,18 @@ exactly.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
-from modifind.nuisance.conditional.contract import Conditional, GridConditional, Rows
+from modifind.nuisance.conditional.contract import Conditional, Rows
 
 N_GRID = 25
 BLOCK_ROWS = 4096
@@ -36,6 +38,26 @@ def _normal_rule() -> tuple[Array, Array]:
 NORMAL_POINTS, NORMAL_WEIGHTS = _normal_rule()
 
 
+class Distribution(ABC):
+    """The distribution of one feature given all else, for some rows: weighted points per row, and quantiles."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of rows."""
+
+    @abstractmethod
+    def grid(self, rows: Rows) -> tuple[Array, Array]:
+        """Points and weights, each of shape (rows, g); every row's weights sum to 1. Read-only views are fine."""
+
+    def quantiles(self, levels: Array) -> Array:
+        """Values at levels between 0 and 1, shape (k, n); those of the points unless more is known."""
+        return point_quantiles(*self.grid(slice(None)), levels)
+
+    def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
+        """Resampled columns, shape (n_draws, n)."""
+        return self.quantiles(rng.random((n_draws, len(self))))
+
+
 @dataclass(frozen=True)
 class ConditionalGrid:
     """The estimated distribution of one feature given all else as weighted points per row, streamed in blocks of rows.
@@ -44,7 +66,7 @@ class ConditionalGrid:
 
     Attributes
     ----------
-    conditional : GridConditional
+    conditional : object with `grid(rows)`
         Where points and weights come from.
     n_rows : int
         Number of rows of the table.
@@ -62,7 +84,7 @@ class ConditionalGrid:
     [[0.0, 5.0], [9.0]]
     """
 
-    conditional: GridConditional
+    conditional: Any
     n_rows: int
     block_rows: int = BLOCK_ROWS
 
@@ -90,26 +112,17 @@ class ConditionalGrid:
         Examples
         --------
         >>> import numpy as np
-        >>> from modifind.data.schema import read_features
-        >>> from modifind.nuisance.conditional import ConditionalGrid, GaussianSampler
-        >>> rng = np.random.default_rng(0)
-        >>> X, treatment = rng.normal(size=(100, 3)), rng.integers(0, 2, size=100)
-        >>> sampler = GaussianSampler().fit(read_features(X), treatment, np.random.SeedSequence(0))
-        >>> conditional = sampler.conditional(0)
-        >>> grid = ConditionalGrid.of(conditional, n_rows=100, block_rows=60)
-        >>> for rows, points, weights in grid:
-        ...     print(rows.start, rows.stop, points.shape, weights.sum(axis=1).round(6).max())
-        0 60 (60, 25) 1.0
-        60 100 (40, 25) 1.0
+        >>> from modifind.nuisance.conditional import ConditionalGrid
+        >>> from modifind.nuisance.conditional.base import NormalConditional
+        >>> grid = ConditionalGrid.of(NormalConditional(np.arange(100.0), 1.0, None), n_rows=100, block_rows=60)
+        >>> [(rows.start, rows.stop, points.shape) for rows, points, weights in grid]
+        [(0, 60, (60, 25)), (60, 100, (40, 25))]
         >>> points, weights = grid.at(np.array([7]))
-        >>> bool(np.allclose((weights * points).sum(axis=1), conditional.mean[7]))
-        True
+        >>> float((weights * points).sum().round(6))
+        7.0
         """
-        return cls(
-            conditional if isinstance(conditional, GridConditional) else DrawnConditional(conditional, n_levels),
-            n_rows,
-            block_rows,
-        )
+        has_points = hasattr(conditional, "grid")
+        return cls(conditional if has_points else DrawnConditional(conditional, n_levels), n_rows, block_rows)
 
     def __iter__(self) -> Iterator[tuple[slice, Array, Array]]:
         for start in range(0, self.n_rows, self.block_rows):
@@ -124,7 +137,7 @@ class ConditionalGrid:
 
 @dataclass(frozen=True)
 class DrawnConditional:
-    """A distribution that can only draw, summarised by draws that are made once from a fixed stream."""
+    """A user's distribution that can only draw, summarised by draws that are made once from a fixed stream."""
 
     conditional: Conditional
     n_levels: int
@@ -147,10 +160,10 @@ def code_grid(probabilities: Array) -> tuple[Array, Array]:
     return np.broadcast_to(np.arange(probabilities.shape[1], dtype=np.float64), probabilities.shape), probabilities
 
 
-def quantiles_of_rows(conditional: GridConditional, levels: Array) -> Array:
+def quantiles_of_rows(conditional: Any, levels: Array) -> Array:
     """Values of every row's distribution at levels between 0 and 1, shape (k, n).
 
-    A distribution that has no `quantiles` takes one of its weighted points.
+    A user's distribution that has no `quantiles` takes one of its weighted points.
 
     Examples
     --------
@@ -161,19 +174,18 @@ def quantiles_of_rows(conditional: GridConditional, levels: Array) -> Array:
     array([[0.],
            [1.]])
     """
-    found = getattr(conditional, "quantiles", None)
-    if found is not None:
-        own: Array = found(levels)
-        return own
-    return point_quantiles(*conditional.grid(slice(None)), levels)
+    if hasattr(conditional, "quantiles"):
+        return conditional.quantiles(levels)
+    points, weights = conditional.grid(slice(None))
+    return point_quantiles(points, weights, levels)
 
 
 def point_quantiles(points: Array, weights: Array, levels: Array) -> Array:
-    """The same of weighted points, each of shape (n, g)."""
-    place = np.zeros(levels.shape, dtype=np.intp)
+    """Values of each row's weighted points, both of shape (n, g), at levels of shape (k, n)."""
+    chosen = np.zeros(levels.shape, dtype=np.intp)
     for edge in np.cumsum(weights, axis=1)[:, :-1].T:
-        place += levels > edge
-    return points[np.arange(len(points)), place]
+        chosen += levels > edge
+    return points[np.arange(len(points)), chosen]
 
 
 def cell_grid(points: Array, weights: Array, n_cells: int = N_GRID) -> tuple[Array, Array]:
@@ -239,14 +251,14 @@ def cell_grid(points: Array, weights: Array, n_cells: int = N_GRID) -> tuple[Arr
     return np.take_along_axis(point, order, axis=1), np.take_along_axis(weight, order, axis=1)
 
 
-def window_grid(values: Array, own: Weights) -> tuple[Array, Array]:
-    """Points and weights, N_GRID each, of the distribution over some values with `own` weights.
+def window_grid(values: Array, counts: Weights) -> tuple[Array, Array]:
+    """Points and weights, N_GRID each, of the distribution over some values, which count by weights.
 
     A value that holds at least 5% of them, such as zero cigarettes, is a point of its own with its exact share: the
     mean of a cell that mixed it with others would be a value that never occurs.
     """
     distinct, codes = np.unique(values, return_inverse=True)
-    share = own.shares(codes, distinct.size)
+    share = counts.shares(codes, distinct.size)
     atom = (share >= ATOM_SHARE) & (distinct.size > N_GRID)  # few values are points of their own anyway
     rest = share[~atom].sum()
     others, weights = cell_grid(distinct[None, ~atom], share[~atom] / rest, N_GRID - int(atom.sum()))

@@ -8,58 +8,55 @@ feature, learned from the rows that have one.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.wording import named
 from modifind.nuisance.conditional.auto import AutoSampler
-from modifind.nuisance.conditional.base import BaseSampler, row_folds
 from modifind.nuisance.conditional.boosting import BoostingSampler
-from modifind.nuisance.conditional.contract import Calibration, ConditionalRule, GridConditional, Rows, without_rows
+from modifind.nuisance.conditional.contract import Calibration, ConditionalRule, Rows, without_rows
 from modifind.nuisance.conditional.cvae import CVAESampler
 from modifind.nuisance.conditional.gaussian import GaussianSampler
-from modifind.nuisance.conditional.grid import quantiles_of_rows
+from modifind.nuisance.conditional.grid import Distribution, quantiles_of_rows
+from modifind.nuisance.conditional.sampler import BaseSampler, fit_copy
 from modifind.nuisance.regression.screening import has_many_columns
 
 N_PARTS = 20  # a multiple of the folds of all samplers
 KNOWN_SHARE = 0.9  # of perfect prediction, above which other columns tell which values are missing
-LEAST_ARM = 5  # values of an arm from which it has a say
+MIN_ARM_VALUES = 5  # values of an arm from which it has a say
 PRESENCE = ("observed", "missing")
 
 
 @dataclass(frozen=True)
-class IncompleteConditional:
+class IncompleteConditional(Distribution):
     """Missing with a probability per row, else drawn from the distribution of the values.
 
     Attributes
     ----------
     chance : array of shape (n,)
         Probability that the value is missing.
-    value : GridConditional
+    value : Distribution
         Distribution of the value if there is one.
     """
 
     chance: Array
-    value: GridConditional
+    value: Any
     calibration: Calibration
+
+    def __len__(self) -> int:
+        return self.chance.size
 
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
         """Resampled columns, NaN where missing."""
-        draws = np.empty((n_draws, self.chance.size))
-        for own in draws:
-            missing = rng.random(self.chance.size) < self.chance
-            own[:] = np.where(missing, np.nan, self._values(rng))
+        draws = np.empty((n_draws, len(self)))
+        for column in draws:
+            missing = rng.random(len(self)) < self.chance
+            column[:] = np.where(missing, np.nan, self.value.draw(rng, 1)[0])
         return draws
-
-    def _values(self, rng: np.random.Generator) -> Array:
-        """One value per row: by the distribution itself, or one of its weighted points where it has no draws."""
-        if hasattr(self.value, "draw"):
-            return self.value.draw(rng, 1)[0]
-        return quantiles_of_rows(self.value, rng.random((1, self.chance.size)))[0]
 
     def quantiles(self, levels: Array) -> Array:
         """Values at levels between 0 and 1, shape (k, n); missing ones come first."""
@@ -128,35 +125,25 @@ class IncompleteSampler(BaseSampler):
         table = self.table_
         inner_seed, fold_seed = seed.spawn(2)
         self.parts_ = self._folds(N_PARTS, np.random.default_rng(fold_seed))
-        if hasattr(self, "assigned_folds_") and hasattr(self.sampler, "assign_folds"):
-            self.sampler.assign_folds(self.assigned_folds_, whole_clusters=self.whole_clusters_)
         if len(table.incomplete) < table.n_features:
-            every = self._weighted(np.ones(table.n_rows, dtype=bool))
-            self.sampler.fit(table, self.treatment_, inner_seed, **every)
-
-    def _weighted(self, rows: NDArray[np.bool_]) -> dict[str, Array]:
-        """The weights of some rows as an argument of the sampler, scaled to mean 1; nothing where rows count alike."""
-        return self.weights_[rows].scaled.argument("weights")
-
-    def _folds(self, n_folds: int, rng: np.random.Generator) -> Ints:
-        assigned = getattr(self, "assigned_folds_", None)
-        return row_folds(self.table_.n_rows, n_folds, rng) if assigned is None else assigned
+            rows = table, self.treatment_, inner_seed, self.weights_.scaled
+            self.complete_ = fit_copy(self.sampler, *rows, self.assigned_folds_, self.whole_clusters_)
 
     def rule(self, feature: int) -> ConditionalRule:
         """Learn the distribution of one feature, for any rows."""
         table = self.table_
         if feature not in table.incomplete:
-            return self.sampler.rule(feature)
+            return self.complete_.rule(feature)
         observed = table.observed(feature)
         first, second = self.seeds_[feature].spawn(2)
         rest = table.incomplete - {feature}
         codes = table.values.copy()
         codes[:, feature] = ~observed
         kinds = (*table.categories[:feature], PRESENCE, *table.categories[feature + 1 :])
-        whole = replace(table, values=codes, categories=kinds, incomplete=rest, reference=table.scaling)
-        part = replace(table, values=table.values[observed], incomplete=rest, reference=table.scaling)
-        presence: ConditionalRule | None = self._rule_of(whole, np.ones_like(observed), feature, first)
-        value = self._rule_of(part, observed, feature, second)
+        coded = replace(table, values=codes, categories=kinds, incomplete=rest, reference=table.scaling)
+        valued = replace(table, values=table.values[observed], incomplete=rest, reference=table.scaling)
+        presence: ConditionalRule | None = self._rule_of(coded, np.ones_like(observed), feature, first)
+        value = self._rule_of(valued, observed, feature, second)
         assert presence is not None
         if presence.calibration.explained_share > KNOWN_SHARE:
             presence = None
@@ -170,16 +157,14 @@ class IncompleteSampler(BaseSampler):
         self, table: FeatureTable, rows: NDArray[np.bool_], feature: int, seed: np.random.SeedSequence
     ) -> ConditionalRule:
         """The rule of one feature, from a sampler of its own that sees some rows."""
-        treatment = self.treatment_[rows]
-        sampler = self.sampler
+        settings: dict[str, Any] = {}
+        sampler, treatment = self.sampler, self.treatment_[rows]
         if has_many_columns(*table.design.shape) and isinstance(sampler, AutoSampler | GaussianSampler):
             sampler = BoostingSampler(condition_on_treatment=self.condition_on_treatment)
-        sampler = clone(sampler, safe=False)
-        if np.bincount(treatment, minlength=2).min() < LEAST_ARM and isinstance(sampler, BaseSampler):
-            sampler.set_params(condition_on_treatment=False)  # an arm of so few values says nothing of its own
-        if hasattr(sampler, "assign_folds"):
-            sampler.assign_folds(self.parts_[rows], whole_clusters=getattr(self, "whole_clusters_", False))
-        return without_rows(sampler.fit(table, treatment, seed, **self._weighted(rows)).rule(feature))
+        if np.bincount(treatment, minlength=2).min() < MIN_ARM_VALUES and isinstance(sampler, BaseSampler):
+            settings = {"condition_on_treatment": False}  # an arm of so few values says nothing of its own
+        known = table, treatment, seed, self.weights_[rows].scaled, self.parts_[rows], self.whole_clusters_
+        return without_rows(fit_copy(sampler, *known, **settings).rule(feature))
 
 
 def for_gaps(sampler: BaseSampler, table: FeatureTable) -> BaseSampler:

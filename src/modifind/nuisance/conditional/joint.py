@@ -19,9 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
-from scipy.special import ndtri
 from scipy.stats import qmc, rankdata
-from sklearn.base import clone
 
 from modifind._typing import Array, Ints
 from modifind.data.determined import find_determined
@@ -29,7 +27,7 @@ from modifind.data.feature_groups import part_of
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.row_plan import row_uniforms
 from modifind.data.weights import Weights
-from modifind.nuisance.conditional.base import BaseSampler, NormalConditional, row_folds
+from modifind.nuisance.conditional.base import NormalConditional
 from modifind.nuisance.conditional.contract import (
     Calibration,
     ConditionalRule,
@@ -37,8 +35,9 @@ from modifind.nuisance.conditional.contract import (
     check_conditional,
     without_rows,
 )
-from modifind.nuisance.conditional.grid import ConditionalGrid
+from modifind.nuisance.conditional.grid import ConditionalGrid, point_quantiles
 from modifind.nuisance.conditional.per_cluster import ClusterSampler
+from modifind.nuisance.conditional.sampler import BaseSampler, fit_copy, row_folds
 
 N_SETS = 2
 SET_POINTS = 32
@@ -71,7 +70,7 @@ class Step:
     rule: ConditionalRule
 
     def table(self, values: Array) -> FeatureTable:
-        """What the rule knows of some rows of the whole table."""
+        """The columns that the rule knows, of some rows of the whole table."""
         return replace(self.known, values=np.take(values, self.columns, axis=1))
 
 
@@ -156,8 +155,8 @@ class JointConditional:
         points = np.empty((rows.size, N_POINTS, len(self.rule.members)))
         step = max(1, BLOCK_CELLS // (N_POINTS * self.table.n_features))
         for start in range(0, rows.size, step):
-            some = rows[start : start + step]
-            points[start : start + step] = self._draw(some).reshape(some.size, N_POINTS, -1)
+            block = rows[start : start + step]
+            points[start : start + step] = self._draw(block).reshape(block.size, N_POINTS, -1)
         return points, np.full(points.shape[:2], 1.0 / N_POINTS)
 
     @cached_property
@@ -168,12 +167,12 @@ class JointConditional:
     def _draw(self, rows: Ints) -> Array:
         rule = self.rule
         values = np.repeat(self.table.values[rows], N_POINTS, axis=0)
-        treatment, parts = (np.repeat(of[rows], N_POINTS) for of in (self.treatment, self.parts))
+        treatment, parts = (np.repeat(column[rows], N_POINTS) for column in (self.treatment, self.parts))
         uniform = (self._spread + self.shifts[rows][:, :, None]) % 1.0
         uniform = uniform.reshape(values.shape[0], -1)
         for step, level in zip(rule.steps, uniform.T, strict=True):
-            known = step.table(values)
-            values[:, step.feature] = _quantiles(step.rule.conditional(known, treatment, parts), level)
+            conditional = step.rule.conditional(step.table(values), treatment, parts)
+            values[:, step.feature] = _quantiles(conditional, level)
         if rule.followers:
             values[:, rule.followers] = rule.followed[rule.nearest(values[:, rule.leaders])]
         return values[:, rule.members]
@@ -225,8 +224,9 @@ def joint_rule(
     ((300, 64, 2), 0.7)
     """
     if parts is None:
-        own_folds = row_folds(table.n_rows, N_PARTS, np.random.default_rng(seed.spawn(1)[0]))
-        parts = getattr(sampler, "assigned_folds_", own_folds)
+        random = row_folds(table.n_rows, N_PARTS, np.random.default_rng(seed.spawn(1)[0]))
+        assigned = getattr(sampler, "assigned_folds_", None)
+        parts = random if assigned is None else assigned
     point_seed, sampler_seed = seed.spawn(2)
     rest = sorted(set(range(table.n_features)) - set(members))
     leaders, followers = _leaders(table, members)
@@ -264,15 +264,14 @@ class _Steps:
     weights: Weights
 
     def __call__(self, feature: int, given: list[int]) -> Step:
-        own = clone(self.sampler, safe=False)
-        if isinstance(own, ClusterSampler):
-            own.set_params(clusters={})  # which are those of columns of the whole table
-        if hasattr(own, "assign_folds"):
-            own.assign_folds(self.parts, whole_clusters=getattr(self.sampler, "whole_clusters_", False))
         known = part_of(self.table, [*given, feature])
-        own.fit(known, self.treatment, self.seed.spawn(1)[0], **self.weights.argument("weights"))
+        # Clusters are those of columns of the whole table.
+        settings: dict[str, Any] = {"clusters": {}} if isinstance(self.sampler, ClusterSampler) else {}
+        rows = known, self.treatment, self.seed.spawn(1)[0], self.weights
+        whole_clusters = getattr(self.sampler, "whole_clusters_", False)
+        sampler = fit_copy(self.sampler, *rows, self.parts, whole_clusters, **settings)
         empty = replace(known, values=known.values[:0], reference=known.scaling)
-        return Step(feature, [*given, feature], empty, without_rows(own.rule(len(given))))
+        return Step(feature, [*given, feature], empty, without_rows(sampler.rule(len(given))))
 
     def is_determined(self, step: Step) -> bool:
         """Whether the others leave a feature nothing to vary."""
@@ -298,7 +297,7 @@ def rule_grid(
 
 
 def set_variance(values: Array) -> float:
-    """What the points add to the variance of a sum over rows, beyond that of the distribution as the points show it.
+    """Variance that points add to a sum over rows, beyond that of the distribution as the points show it.
 
     Let m be the mean of a row's g values l(V_k), v their variance under the distribution and w the variance of m. The
     row's observed value less m has variance v + w under the null hypothesis, while the mean square of the values about
@@ -337,7 +336,7 @@ class NearestRow:
 
     @classmethod
     def of(cls, table: FeatureTable, features: Sequence[int]) -> NearestRow:
-        """From the rows of a table."""
+        """Index the rows of a table."""
         columns = tuple(None if table.n_levels(m) else _ranks(table.values[:, m]) for m in features)
         places = _places(columns, table.values[:, list(features)])
         distinct, first, place = np.unique(places, axis=0, return_index=True, return_inverse=True)
@@ -349,18 +348,15 @@ class NearestRow:
 
     def other_rows(self) -> NDArray[np.intp]:
         """For every row of the table the nearest one besides itself: the next in the same place, or in the nearest."""
-        order = np.argsort(self.place, kind="stable")
-        counts = np.bincount(self.place)
-        starts = np.cumsum(counts) - counts
-        own = self.place[order]
-        following = starts[own] + (np.arange(order.size) - starts[own] + 1) % counts[own]
-        found = np.empty(order.size, dtype=np.intp)
-        found[order] = order[following]
+        order, counts = np.argsort(self.place, kind="stable"), np.bincount(self.place)
+        first, size = (numbers[self.place[order]] for numbers in (np.cumsum(counts) - counts, counts))
+        others = np.empty(order.size, dtype=np.intp)
+        others[order] = order[first + (np.arange(order.size) - first + 1) % size]
         alone = counts[self.place] == 1
         if alone.any() and counts.size > 1:
             near = self.tree.query(self.tree.data[self.place[alone]], k=2)[1][:, 1]
-            found[alone] = self.first[near]
-        return found
+            others[alone] = self.first[near]
+        return others
 
 
 def _ranks(column: Array) -> tuple[Array, Array]:
@@ -370,10 +366,8 @@ def _ranks(column: Array) -> tuple[Array, Array]:
 
 
 def _places(columns: tuple[tuple[Array, Array] | None, ...], values: Array) -> Array:
-    parts = [
-        APART * own if known is None else np.interp(own, *known) for known, own in zip(columns, values.T, strict=True)
-    ]
-    return np.stack(parts, axis=1)
+    known = zip(columns, values.T, strict=True)
+    return np.stack([APART * x if ranks is None else np.interp(x, *ranks) for ranks, x in known], axis=1)
 
 
 def _leaders(table: FeatureTable, members: tuple[int, ...]) -> tuple[list[int], list[int]]:
@@ -399,14 +393,12 @@ def _is_function(table: FeatureTable, feature: int, others: list[int]) -> bool:
 
 
 def _quantiles(conditional: Any, levels: Array) -> Array:
-    """The value of each row's distribution at a level of its own."""
-    levels = np.clip(levels, 2.0**-54, 1 - 2.0**-53)
+    """The value of each row's distribution at a level of its own: exact for a normal one, of the points for others."""
+    levels = np.clip(levels, 2.0**-54, 1 - 2.0**-53)[None]
     if isinstance(conditional, NormalConditional):
-        return conditional.mean + conditional.scale * ndtri(levels)
+        return conditional.quantiles(levels)[0]
     points, weights = conditional.grid(slice(None))
-    cumulative = np.cumsum(weights, axis=1)
-    place = (levels[:, None] * cumulative[:, -1:] > cumulative[:, :-1]).sum(axis=1)
-    return points[np.arange(levels.size), place]
+    return point_quantiles(points, weights, levels)[0]
 
 
 def _worst(calibrations: list[Calibration]) -> Calibration:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from modifind.nuisance.conditional.base import BaseSampler, PoolConditional
 from modifind.nuisance.conditional.contract import Calibration, ConditionalRule
 from modifind.nuisance.conditional.rules import ArmRule
+from modifind.nuisance.conditional.sampler import BaseSampler
+from modifind.nuisance.conditional.window_quantiles import Windows
 
 
 class MarginalSampler(BaseSampler):
@@ -40,19 +43,11 @@ class MarginalSampler(BaseSampler):
 
     def rule(self, feature: int) -> ConditionalRule:
         """Take the column's own values as the distribution."""
-        column = self.table_.values[:, feature]
-        if self.condition_on_treatment:
-            order = np.argsort(self.treatment_, kind="stable")
-            n_control = int((self.treatment_ == 0).sum())
-            start = np.where(self.treatment_ == 0, 0, n_control)
-            size = np.where(self.treatment_ == 0, n_control, column.size - n_control)
-        else:
-            order = np.arange(column.size)
-            start, size = np.zeros(column.size, dtype=np.int64), np.full(column.size, column.size)
+        column, levels = self.table_.values[:, feature], self.table_.n_levels(feature)
+        arms = self.treatment_ if self.condition_on_treatment else np.zeros_like(self.treatment_)
+        samples = [arms == arm for arm in range(int(arms.max()) + 1)]
+        windows = Windows.from_pools([(column[rows], self.weights_[rows]) for rows in samples], levels)
         calibration = Calibration(self.name, float("nan"), float("nan"), 0.0)  # it is the marginal distribution
-        shift, scale = np.zeros(column.size), np.ones(column.size)
-        levels, counts = self.table_.n_levels(feature), self.weights_[order]
-        pool = PoolConditional(column[order], start, size, calibration, shift, scale, counts, levels)
-        points, weights, window = pool.window_grids
-        first = window[[int(np.argmax(self.treatment_ == arm)) for arm in (0, 1)]]
-        return ArmRule(points[first], weights[first], self.condition_on_treatment, calibration, pool)
+        rule = ArmRule(windows, self.condition_on_treatment, calibration)
+        fitted = rule.conditional(self.table_, self.treatment_, self.treatment_)
+        return replace(rule, windows=replace(windows, pools=()), fitted=fitted)

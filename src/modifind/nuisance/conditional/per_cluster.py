@@ -11,19 +11,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from modifind._typing import Array, Ints
 from modifind.data.clusters import is_within
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.weights import Weights
-from modifind.nuisance.conditional.base import BaseSampler
 from modifind.nuisance.conditional.contract import Calibration, Conditional, Rows, fitted_conditional
-from modifind.nuisance.conditional.grid import ConditionalGrid
+from modifind.nuisance.conditional.grid import ConditionalGrid, Distribution
+from modifind.nuisance.conditional.sampler import BaseSampler, fit_copy
 
 
 @dataclass(frozen=True)
-class ClusterConditional:
+class ClusterConditional(Distribution):
     """A distribution of clusters, for their rows.
 
     Attributes
@@ -39,6 +38,9 @@ class ClusterConditional:
     conditional: Conditional
     clusters: Ints
     points: ConditionalGrid
+
+    def __len__(self) -> int:
+        return self.clusters.size
 
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
         """Resampled columns: one draw for all rows of a cluster."""
@@ -88,27 +90,23 @@ class ClusterSampler(BaseSampler):
 
     def _prepare(self, seed: np.random.SeedSequence) -> None:
         """Fit the sampler for the other features."""
-        self.sampler.fit(self.table_, self.treatment_, seed, **self.weights_.argument("weights"))
-
-    def assign_folds(self, folds: Ints, *, whole_clusters: bool = False) -> None:
-        """Cross-fit the distributions of other features by these folds."""
-        super().assign_folds(folds, whole_clusters=whole_clusters)
-        self.sampler.assign_folds(folds, whole_clusters=whole_clusters)
+        rows = self.table_, self.treatment_, seed, self.weights_
+        self.by_row_ = fit_copy(self.sampler, *rows, self.assigned_folds_, self.whole_clusters_)
 
     def rule(self, feature: int) -> Any:
         """Learn the distribution of one feature; rows that are not in the table are in clusters that are not."""
         if feature not in self.clusters:
-            return self.sampler.rule(feature)
+            return self.by_row_.rule(feature)
         clusters = self.clusters[feature]
         by_cluster = ClusterMeans.of(self.table_, self.treatment_, clusters, feature, self.weights_)
-        sampler = clone(getattr(self.sampler, "sampler", self.sampler))  # a table of clusters has no missing values
-        if not by_cluster.whole_arms:  # the share treated is a column like others
-            sampler.set_params(condition_on_treatment=False)
-        own = by_cluster.weights.argument("weights")
-        sampler.fit(by_cluster.table, by_cluster.arms, self.seeds_[feature], **own)
+        sampler = getattr(self.sampler, "sampler", self.sampler)  # a table of clusters has no missing values
+        # Where clusters are not treated as a whole, the share treated is a column like others.
+        settings: dict[str, Any] = {} if by_cluster.whole_arms else {"condition_on_treatment": False}
+        rows = by_cluster.table, by_cluster.arms, self.seeds_[feature], by_cluster.weights
+        sampler = fit_copy(sampler, *rows, **settings)
         rule = sampler.rule(by_cluster.feature)
         if rule.calibration.explained_share > self.most_explained[self.table_.kind(feature)]:
-            return self.sampler.rule(feature)
+            return self.by_row_.rule(feature)
         conditional = fitted_conditional(rule, by_cluster.table, by_cluster.arms)
         n_clusters, levels = by_cluster.table.n_rows, self.table_.n_levels(feature)
         points = ConditionalGrid.of(conditional, n_clusters, n_levels=levels)
@@ -163,17 +161,17 @@ class ClusterMeans:
             return np.bincount(clusters, weights.times(column)).astype(np.float64) / counts
 
         share, whole = means(treatment.astype(np.float64)), is_within(treatment, clusters)
-        found: list[tuple[str, Array, Any]] = []  # names, columns and categories
+        columns: list[tuple[str, Array, Any]] = []  # names, values and categories
         for m, name in enumerate(table.names):
             column = table.values[:, m]
             if m == feature or (m not in table.incomplete and is_within(column, clusters)):
-                own = [(name, column[first], table.categories[m])]
+                seen = [(name, column[first], table.categories[m])]
             else:
-                own = [(name, means(part), None) for part in table.design[:, table.encoding[m]].T]
-            found += [] if m in table.level_columns else own  # too many levels for so few rows
-        found += [("treated", share, None)] * (not whole)
-        names, columns, categories = zip(*found, strict=True)
-        known = FeatureTable(names, np.column_stack(columns), categories)
+                seen = [(name, means(values), None) for values in table.design[:, table.encoding[m]].T]
+            columns += [] if m in table.level_columns else seen  # too many levels for so few rows
+        columns += [("treated", share, None)] * (not whole)
+        names, values, categories = zip(*columns, strict=True)
+        by_cluster = FeatureTable(names, np.column_stack(values), categories)
         arms = np.rint(share).astype(np.int64) * whole
-        own_weights = Weights.alike(first.size) if weights.uniform else Weights.of(counts).scaled
-        return cls(known, names.index(table.names[feature]), arms, whole, own_weights)
+        of_clusters = Weights.alike(first.size) if weights.uniform else Weights.of(counts).scaled
+        return cls(by_cluster, names.index(table.names[feature]), arms, whole, of_clusters)

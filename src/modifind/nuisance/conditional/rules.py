@@ -1,8 +1,9 @@
-"""What samplers learn of one feature: models, and what they make of any rows."""
+"""Rules that samplers learn: models of one feature, and the distributions that they give any rows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,65 +11,12 @@ from numpy.typing import NDArray
 
 from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
-from modifind.nuisance.conditional.base import BaseSampler, CategoricalConditional, NormalConditional, PoolConditional
-from modifind.nuisance.conditional.contract import Calibration, Rows
-from modifind.nuisance.conditional.grid import point_quantiles
-from modifind.nuisance.conditional.window_quantiles import WindowQuantiles
-from modifind.nuisance.regression.level_sums import LevelTables
+from modifind.nuisance.conditional.base import CategoricalConditional, NormalConditional, WindowConditional
+from modifind.nuisance.conditional.contract import Calibration
+from modifind.nuisance.conditional.sampler import Conditioning
+from modifind.nuisance.conditional.window_quantiles import Windows
 
 N_STEPS = 4096
-
-
-@dataclass(frozen=True)
-class Conditioning:
-    """The columns that a feature is predicted from.
-
-    Attributes
-    ----------
-    feature : int
-        The feature, whose own columns are left out.
-    mean_treatment : float or None
-        What the treatment is centred at; None where it is not conditioned on.
-    level_shares : LevelTables
-        What is seen of categories of many levels.
-    """
-
-    feature: int
-    mean_treatment: float | None
-    level_shares: LevelTables = field(default_factory=LevelTables)
-
-    @classmethod
-    def of(cls, sampler: BaseSampler, feature: int) -> Conditioning:
-        """As a fitted sampler conditions."""
-        mean = float(sampler.treatment_.mean()) if sampler.condition_on_treatment else None
-        return cls(feature, mean, sampler.level_shares_)
-
-    def __call__(self, table: FeatureTable, treatment: Ints) -> Array:
-        """Model columns of some rows."""
-        extra: Array | None = None if self.mean_treatment is None else np.subtract(treatment, self.mean_treatment)
-        inputs = table.design_without(self.feature, extra, self.level_shares)
-        return inputs if inputs.shape[1] else np.zeros((table.n_rows, 1))
-
-
-@dataclass(frozen=True)
-class Selected:
-    """A model of some of the columns, to be called with all of them."""
-
-    model: Any
-    columns: NDArray[np.intp]
-
-    @classmethod
-    def of(cls, model: Any, columns: NDArray[np.intp] | slice) -> Any:
-        """The model itself where it takes all columns."""
-        return model if isinstance(columns, slice) else cls(model, columns)
-
-    def predict(self, X: Array) -> Any:
-        """Predictions of rows."""
-        return self.model.predict(X[:, self.columns])
-
-    def predict_proba(self, X: Array) -> Array:
-        """Class probabilities of rows."""
-        return self.model.predict_proba(X[:, self.columns])
 
 
 @dataclass(frozen=True)
@@ -105,15 +53,12 @@ class CategoryRule:
     ----------
     models : tuple
         Classifiers; None stands for a constant distribution.
-    present : tuple of arrays
-        The codes that each knows.
     constant : array of shape (levels,)
         Frequencies of the codes.
     """
 
     inputs: Conditioning
     models: tuple[Any, ...]
-    present: tuple[NDArray[np.intp], ...]
     constant: Array
     calibration: Calibration
     fitted: CategoricalConditional | None = None
@@ -121,37 +66,12 @@ class CategoryRule:
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> CategoricalConditional:
         """The distribution of some rows."""
         inputs = self.inputs(table, treatment)
-        probabilities = np.zeros((table.n_rows, self.constant.size))
-        for part, model in enumerate(self.models):
-            rows = np.flatnonzero(parts % len(self.models) == part)
-            if model is None:
-                probabilities[rows] = self.constant
-            elif rows.size:
-                probabilities[np.ix_(rows, self.present[part])] = model.predict_proba(inputs[rows])
-        return CategoricalConditional.of(probabilities, self.calibration)
-
-
-@dataclass(frozen=True)
-class WindowConditional:
-    """Every row has one of a few sets of weighted points, times `scale` plus `shift`."""
-
-    points: Array
-    weights: Array
-    window: NDArray[np.intp]
-    shift: Array
-    scale: Array
-    drawn_from: WindowQuantiles | None = None
-
-    def quantiles(self, levels: Array) -> Array:
-        """Values at levels between 0 and 1, shape (k, n)."""
-        if self.drawn_from is None:
-            return point_quantiles(*self.grid(slice(None)), levels)
-        return self.shift + self.scale * self.drawn_from(self.window, levels)
-
-    def grid(self, rows: Rows) -> tuple[Array, Array]:
-        """Points and weights of some rows."""
-        window = self.window[rows]
-        return self.shift[rows, None] + self.scale[rows, None] * self.points[window], self.weights[window]
+        probabilities = np.tile(self.constant, (table.n_rows, 1))
+        for rows, model in _rows_by_model(parts, self.models):
+            if model is not None:
+                probabilities[rows] = 0.0
+                probabilities[np.ix_(rows, model.classes_.astype(np.intp))] = model.predict_proba(inputs[rows])
+        return CategoricalConditional(probabilities, self.calibration)
 
 
 @dataclass(frozen=True)
@@ -160,85 +80,72 @@ class ResidualRule:
 
     Attributes
     ----------
-    models : tuple of pairs
-        Model of location and spread, and trees on top of it or None, one pair for each fold.
+    models : tuple
+        Models of mean and spread, one for each fold.
     edges : array
         Predicted means at which the window, or the local scale, may change.
     window, scale : arrays of shape (edges + 1,)
         Window, and scale in units of the model's spread, between them.
-    points, weights : arrays of shape (windows, g)
+    windows : Windows
         The residuals of each window, or the values themselves where `shifted` is false.
     """
 
     inputs: Conditioning
-    models: tuple[tuple[Any, Any], ...]
+    models: tuple[Any, ...]
     edges: Array
     window: NDArray[np.intp]
     scale: Array
-    points: Array
-    weights: Array
+    windows: Windows
     shifted: bool
     calibration: Calibration
-    fitted: PoolConditional | None = None
-    drawn_from: WindowQuantiles | None = None
+    fitted: WindowConditional | None = None
 
     @classmethod
-    def of(
+    def from_fitted(
         cls,
         inputs: Conditioning,
-        models: tuple[tuple[Any, Any], ...],
+        models: tuple[Any, ...],
         mean: Array,
         local: Array,
-        conditional: PoolConditional,
+        fitted: WindowConditional,
         shifted: bool,
     ) -> ResidualRule:
-        """From a fitted distribution: its windows, and its `local` scale at some thousands of predicted means."""
-        points, weights, window = conditional.window_grids
+        """Keep the windows of a fitted distribution and its `local` scale, at some thousands of predicted means."""
         order = np.argsort(mean, kind="stable")
-        at = np.unique(np.linspace(0, mean.size - 1, min(N_STEPS, mean.size)).astype(np.int64))
-        chosen = order[at]
+        chosen = order[np.unique(np.linspace(0, mean.size - 1, min(N_STEPS, mean.size)).astype(np.int64))]
         edges = (mean[chosen][1:] + mean[chosen][:-1]) / 2
-        return cls(
-            inputs,
-            models,
-            edges,
-            window[chosen],
-            local[chosen],
-            points,
-            weights,
-            shifted,
-            conditional.calibration,
-            conditional,
-        )
+        steps = edges, fitted.window[chosen], local[chosen], replace(fitted.windows, pools=())
+        return cls(inputs, models, *steps, shifted, fitted.calibration, fitted)
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> WindowConditional:
         """The distribution of some rows."""
         inputs = self.inputs(table, treatment)
         mean, spread = np.empty(table.n_rows), np.empty(table.n_rows)
-        for part, (start, trees) in enumerate(self.models):
-            rows = np.flatnonzero(parts % len(self.models) == part)
-            if rows.size:
-                mean[rows], spread[rows] = start.predict(inputs[rows])
-                if trees is not None:
-                    mean[rows] += spread[rows] * trees.predict(inputs[rows])
-        place = np.searchsorted(self.edges, mean)
-        shift, scale = (mean, self.scale[place] * spread) if self.shifted else (np.zeros(mean.size), np.ones(mean.size))
-        return WindowConditional(self.points, self.weights, self.window[place], shift, scale, self.drawn_from)
+        for rows, model in _rows_by_model(parts, self.models):
+            mean[rows], spread[rows] = model.predict(inputs[rows])
+        step = np.searchsorted(self.edges, mean)
+        shift, scale = (mean, self.scale[step] * spread) if self.shifted else (np.zeros(mean.size), np.ones(mean.size))
+        return WindowConditional(self.windows, self.window[step], shift, scale, self.calibration)
 
 
 @dataclass(frozen=True)
 class ArmRule:
     """The same distribution for all rows of an arm, or for all rows."""
 
-    points: Array
-    weights: Array
+    windows: Windows
     by_arm: bool
     calibration: Calibration
-    fitted: PoolConditional | None = None
-    drawn_from: WindowQuantiles | None = None
+    fitted: WindowConditional | None = None
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> WindowConditional:
         """The distribution of some rows."""
-        window = (treatment if self.by_arm else np.zeros(table.n_rows, dtype=np.int64)).astype(np.intp)
-        plain = np.zeros(window.size), np.ones(window.size)
-        return WindowConditional(self.points, self.weights, window, *plain, self.drawn_from)
+        window = treatment.astype(np.intp) if self.by_arm else np.zeros(table.n_rows, dtype=np.intp)
+        return WindowConditional(self.windows, window, np.zeros(window.size), np.ones(window.size), self.calibration)
+
+
+def _rows_by_model(parts: Ints, models: tuple[Any, ...]) -> Iterator[tuple[NDArray[np.intp], Any]]:
+    """The rows that each model scores, if there are any, with the model."""
+    for k, model in enumerate(models):
+        rows = np.flatnonzero(parts % len(models) == k)
+        if rows.size:
+            yield rows, model

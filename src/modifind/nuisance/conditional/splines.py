@@ -11,31 +11,24 @@ from sklearn.linear_model import RidgeCV
 
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
-from modifind.nuisance.conditional.base import (
-    MANY_COLUMNS,
-    N_NEIGHBOURS,
-    BaseSampler,
-    CategoricalConditional,
-    PoolConditional,
-    binned_log_score,
-    category_score,
-    column_atoms,
-    continuous_calibration,
-    discrete_calibration,
-    value_bins,
-)
-from modifind.nuisance.conditional.contract import Calibration, ConditionalRule
-from modifind.nuisance.conditional.level_conditional import LevelRule, fit_level_rule
-from modifind.nuisance.conditional.rules import CategoryRule, Conditioning, ResidualRule, Selected
+from modifind.nuisance.conditional.base import WindowConditional
+from modifind.nuisance.conditional.contract import Calibration
+from modifind.nuisance.conditional.level_conditional import Classified, ScoredSampler, fit_classifier
+from modifind.nuisance.conditional.pit import binned_log_score, column_atoms, continuous_calibration, value_bins
+from modifind.nuisance.conditional.rules import ResidualRule
+from modifind.nuisance.conditional.sampler import ColumnModel, Conditioning
+from modifind.nuisance.conditional.window_quantiles import Windows
 from modifind.nuisance.regression.screening import Association, has_many_columns
 from modifind.nuisance.regression.smooth import SmoothClassifier, SmoothRegression
 
 N_WINDOWS = 50
 MANY_ROWS = 50_000
-PENALTIES: Array = np.logspace(0, 5, 6)
+LINE_PENALTIES: Array = np.logspace(0, 5, 6)
+MANY_COLUMNS = 100
+N_NEIGHBOURS = 60  # columns that are looked at where there are more than that
 
 
-class SplineSampler(BaseSampler):
+class SplineSampler(ScoredSampler):
     """X_m given the rest as a smooth mean plus a residual of smooth spread, drawn from rows with a similar mean.
 
     Mean and log-spread are sums of lines, of penalised curves and of products of two other features, each where
@@ -65,32 +58,17 @@ class SplineSampler(BaseSampler):
     """
 
     name = "splines"
-    learns = True
 
     def __init__(self, *, condition_on_treatment: bool = True, n_folds: int | None = None) -> None:
         super().__init__(condition_on_treatment=condition_on_treatment)
         self.n_folds = n_folds
 
-    def rule(self, feature: int) -> ConditionalRule:
-        """Learn the distribution of one feature; rows of other tables are scored by the models of one fold."""
-        return self.scored_rule(feature)[0]
+    def _folds_of(self, feature: int) -> Ints:
+        return self._folds(self._n_folds, np.random.default_rng(self.seeds_[feature]))
 
-    def scored_rule(self, feature: int) -> tuple[ResidualRule | CategoryRule | LevelRule, Array]:
-        """The rule of one feature and its held-out log-score row by row."""
-        inputs = self._inputs(feature)
-        column = self.table_.values[:, feature]
-        rng = np.random.default_rng(self.seeds_[feature])
-        n_folds = self.n_folds or (4 if column.size <= MANY_ROWS else 2)
-        folds = self._folds(n_folds, rng)
-        levels = self.table_.n_levels(feature)
-        if inputs.shape[1] == 0:
-            inputs = np.zeros((column.size, 1))
-        conditioning = Conditioning.of(self, feature)
-        if feature in self.table_.level_columns:
-            return fit_level_rule(conditioning, inputs, column, levels, folds, self.weights_)
-        if levels:
-            return self._categorical(conditioning, inputs, column, levels, folds)
-        return self._residual_rule(conditioning, inputs, column, folds, n_folds)
+    @property
+    def _n_folds(self) -> int:
+        return self.n_folds or (4 if self.table_.n_rows <= MANY_ROWS else 2)
 
     def _neighbours(self, inputs: Array, targets: Array, weights: Weights) -> NDArray[np.intp] | slice:
         """The inputs that are looked at: of many those that go most with the feature, and the treatment, the last."""
@@ -98,21 +76,20 @@ class SplineSampler(BaseSampler):
             return np.s_[:]
         return self._with_treatment(Association(inputs, weights).order(targets)[:N_NEIGHBOURS], inputs)
 
-    def _grow(self, inputs: Array, rest: Array, weights: Weights) -> Any:
-        """A model of what smooth functions leave over, in units of the spread; None for none."""
-        return None
+    def _refine(self, model: Any, inputs: Array, column: Array, weights: Weights) -> Any:
+        """Improve on a model of mean and spread, given the rows that it was fitted to."""
+        return model
 
     def _classifier(self, inputs: Array, codes: Array, weights: Weights) -> Any:
         """A classifier of a discrete feature."""
         return SmoothClassifier().fit(inputs, codes, weights.given)
 
-    def _residual_rule(
-        self, conditioning: Conditioning, inputs: Array, column: Array, folds: Ints, n_folds: int
-    ) -> tuple[ResidualRule, Array]:
-        weights, few = self.weights_.effective, has_many_columns(*inputs.shape)
+    def _number_rule(self, feature: int, conditioning: Conditioning) -> tuple[ResidualRule, Array]:
+        inputs, column = conditioning(self.table_, self.treatment_), self.table_.values[:, feature]
+        weights, folds = self.weights_.effective, self._folds_of(feature)
         models, mean, spread = self._cross_fit(inputs, column, folds, weights)
         # The rule finds a row's model by the number of its fold; rows of a fold without values may have any.
-        by_fold = tuple(models.get(fold, models[folds[0]]) for fold in range(n_folds))
+        by_fold = tuple(models.get(fold, models[folds[0]]) for fold in range(self._n_folds))
         order = np.argsort(mean, kind="stable")
         rank = np.empty(column.size, dtype=np.int64)
         rank[order] = np.arange(column.size)
@@ -122,28 +99,27 @@ class SplineSampler(BaseSampler):
             shift, scale = np.zeros(column.size), local
             width = int(np.clip(column.size // 10, 50, 500))
         else:
-            local = _local_scale((column - mean) / spread, order, rank, weights) if few else local
+            if has_many_columns(*inputs.shape):
+                local = _local_scale((column - mean) / spread, order, rank, weights)
             shift, scale = mean, spread * local
             width = column.size // 2
         width = min(max(width, 2), column.size)
         # Neighbouring rows share a window, so that scoring the distribution sorts a few windows and not one per row.
         step = max(1, column.size // N_WINDOWS)
         centre = rank // step * step + step // 2
-        start_row = np.clip(centre - width // 2, 0, column.size - width)
-        pool = ((column - shift) / scale)[order]
-        unknown = Calibration(self.name, 0.0, 0.0, 0.0)
-        conditional = PoolConditional(
-            pool, start_row, np.full(column.size, width), unknown, shift, scale, self.weights_[order]
-        )
-        pit, score, edges = _window_scores(column, conditional, self.weights_.values)
+        starts, window = np.unique(np.clip(centre - width // 2, 0, column.size - width), return_inverse=True)
+        pool, counts = ((column - shift) / scale)[order], self.weights_[order]
+        windows = Windows.from_pools((pool[start : start + width], counts[start : start + width]) for start in starts)
+        fitted = WindowConditional(windows, window, shift, scale, Calibration(self.name, 0.0, 0.0, 0.0))
+        pit, score, edges = _window_scores(column, fitted, self.weights_.values)
         calibration = continuous_calibration(self.name, pit, score, column, edges, self.weights_)
-        conditional = replace(conditional, calibration=calibration)
-        return ResidualRule.of(conditioning, by_fold, mean, local, conditional, shifted=not piled), score
+        fitted = replace(fitted, calibration=calibration)
+        return ResidualRule.from_fitted(conditioning, by_fold, mean, local, fitted, shifted=not piled), score
 
     def _cross_fit(
         self, inputs: Array, column: Array, folds: Ints, weights: Weights
-    ) -> tuple[dict[int, tuple[Any, Any]], Array, Array]:
-        """A model of each fold's outside, with trees or None, and the mean and the spread that it gives the inside."""
+    ) -> tuple[dict[int, ColumnModel], Array, Array]:
+        """A model of each fold's outside, and the mean and the spread that it gives the inside."""
         mean, spread = np.empty(column.size), np.empty(column.size)
         models = {}
         few, smooth = has_many_columns(*inputs.shape), None
@@ -151,44 +127,25 @@ class SplineSampler(BaseSampler):
             smooth = SmoothRegression().fit(inputs, column, weights)
         for fold in np.unique(folds):
             out = folds == fold
-            own = weights[~out]
-            seen = self._neighbours(inputs[~out], column[~out, None], own)
-            train, test = inputs[~out][:, seen], inputs[out][:, seen]
-            fit = _Line.of if few else SmoothRegression().fit if smooth is None else smooth.refit
-            start: Any = fit(train, column[~out], own)
-            located, unit = start.predict(train)
-            trees = self._grow(train, (column[~out] - located) / unit, own)
-            models[fold] = (Selected.of(start, seen), None if trees is None else Selected.of(trees, seen))
-            mean[out], spread[out] = start.predict(test)
-            if trees is not None:
-                mean[out] += spread[out] * trees.predict(test)
+            counts = weights[~out]
+            near = self._neighbours(inputs[~out], column[~out, None], counts)
+            rows = inputs[~out][:, near], column[~out], counts
+            fit = _Line.fit if few else SmoothRegression().fit if smooth is None else smooth.refit
+            models[fold] = ColumnModel(self._refine(fit(*rows), *rows), near)
+            mean[out], spread[out] = models[fold].predict(inputs[out])
         return models, mean, spread
 
-    def _categorical(
-        self, conditioning: Conditioning, inputs: Array, codes: Array, levels: int, folds: Ints
-    ) -> tuple[CategoryRule, Array]:
-        held = np.zeros((codes.size, levels))
-        models: list[Any] = []
-        known = []
-        weights = self.weights_.effective
+    def _classify(self, inputs: Array, codes: Array, levels: int, folds: Ints) -> Classified:
+        held = np.empty((codes.size, levels))
+        models, weights = [], self.weights_.effective
         for fold in np.unique(folds):
             out = folds == fold
-            present = np.unique(codes[~out]).astype(np.intp)
-            known.append(present)
-            if present.size == 1:
-                held[np.ix_(out, present)] = 1.0
-                models.append(None)
-                continue
-            part = weights[~out]
-            near = self._neighbours(inputs[~out], (codes[~out, None] == present).astype(np.float64), part)
-            model = self._classifier(inputs[~out][:, near], codes[~out], part)
-            held[np.ix_(out, present)] = model.predict_proba(inputs[out][:, near])
-            models.append(Selected.of(model, near))
-        score = category_score(codes, held)
-        calibration = discrete_calibration(self.name, codes, score, self.weights_)
-        frequencies = self.weights_.shares(codes, levels)
-        fitted = CategoricalConditional.of(held, calibration)
-        return CategoryRule(conditioning, tuple(models), tuple(known), frequencies, calibration, fitted), score
+            known, counts = codes[~out], weights[~out]
+            near = self._neighbours(inputs[~out], (known[:, None] == np.unique(known)).astype(np.float64), counts)
+            columns = inputs[~out][:, near], known, inputs[out][:, near]
+            held[out], model = fit_classifier(self._classifier, *columns, levels, counts)
+            models.append(None if model is None else ColumnModel(model, near))
+        return tuple(models), held, held
 
 
 @dataclass(frozen=True)
@@ -198,8 +155,8 @@ class _Line:
     model: RidgeCV
 
     @classmethod
-    def of(cls, inputs: Array, column: Array, weights: Weights) -> _Line:
-        return cls(RidgeCV(PENALTIES).fit(inputs, column, **weights.argument()))
+    def fit(cls, inputs: Array, column: Array, weights: Weights) -> _Line:
+        return cls(RidgeCV(LINE_PENALTIES).fit(inputs, column, **weights.argument()))
 
     def predict(self, X: Array) -> tuple[Array, Array]:
         """Mean and spread."""
@@ -210,18 +167,12 @@ def _local_scale(residual: Array, order: NDArray[np.intp], rank: Ints, weights: 
     """Root mean square of the residuals of a tenth of the rows around each row's predicted mean."""
     width = min(residual.size, int(np.clip(residual.size // 10, 50, 2000)))
     start = np.clip(rank - width // 2, 0, residual.size - width)
-    terms = weights.times(residual**2), weights.values
-    squares, size = (_window_totals(own[order], start, width) for own in terms)
+    totals = (_steps(terms[order]) for terms in (weights.times(residual**2), weights.values))
+    squares, size = (total[start + width] - total[start] for total in totals)
     return np.sqrt(np.maximum(squares / size, np.finfo(float).tiny))
 
 
-def _window_totals(terms: Array, start: Ints, width: int) -> Array:
-    """Sums of `width` terms from each start on."""
-    total = _steps(terms)
-    return total[start + width] - total[start]
-
-
-def _window_scores(column: Array, conditional: PoolConditional, weights: Array) -> tuple[Array, Array, Array]:
+def _window_scores(column: Array, conditional: WindowConditional, weights: Array) -> tuple[Array, Array, Array]:
     """PIT and binned log-score of each row under its window of the pool, the row itself left out; and the bins' edges.
 
     Counts of rows are sums of weights, and the pseudo-row below has the mean weight.
@@ -230,22 +181,21 @@ def _window_scores(column: Array, conditional: PoolConditional, weights: Array) 
     order = np.argsort(column, kind="stable")
     prior = _steps(weights[order])[np.searchsorted(column[order], edges, side="right")] / weights.sum()
     pit, score = np.empty((column.size, 2)), np.empty(column.size)
-    for start in np.unique(conditional.start):
-        rows = np.flatnonzero(conditional.start == start)
-        part = slice(start, start + conditional.size[rows[0]])
-        order = np.argsort(conditional.pool[part], kind="stable")
-        window, steps = conditional.pool[part][order], _steps(conditional.weights.values[part][order])
-        own = ((column[rows] - conditional.shift[rows]) / conditional.scale[rows])[:, None]
+    for k, (window, counts) in enumerate(conditional.windows.pools):
+        rows = np.flatnonzero(conditional.window == k)
+        order = np.argsort(window, kind="stable")
+        window, steps = window[order], _steps(counts.values[order])
+        observed = ((column[rows] - conditional.shift[rows]) / conditional.scale[rows])[:, None]
         at_edges = (edges - conditional.shift[rows, None]) / conditional.scale[rows, None]
         mine, typical = weights[rows, None], steps[-1] / window.size
         total = np.maximum(steps[-1] - mine, 0.0) + typical
-        below = steps[np.searchsorted(window, own, side="left")]
-        ties = steps[np.searchsorted(window, own, side="right")] - below - mine
+        below = steps[np.searchsorted(window, observed, side="left")]
+        ties = steps[np.searchsorted(window, observed, side="right")] - below - mine
         # The rows of the window that share the value share its probability; a value of its own has one place.
         shared = ties > 1e-9 * typical
         pit[rows] = np.clip((below + np.where(shared, [0.0, 1.0], 0.5) * (ties + typical)) / total, 0.0, 1.0)
         # One pseudo-row spread over the bins: a window says little about a bin it has no row in.
-        within = steps[np.searchsorted(window, at_edges, side="right")] - mine * (own <= at_edges)
+        within = steps[np.searchsorted(window, at_edges, side="right")] - mine * (observed <= at_edges)
         score[rows] = binned_log_score(column[rows], edges, (within + typical * prior) / total)
     return pit, score, edges
 

@@ -9,6 +9,7 @@ value then lies about its mean as a draw does, whatever the regression missed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -17,10 +18,10 @@ from numpy.typing import NDArray
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
 
-PENALTIES: Array = np.logspace(0, 6, 7)
+WIDE_PENALTIES: Array = np.logspace(0, 6, 7)
 N_NEIGHBOURS = (5, 20, 60)
 NEIGHBOUR_PENALTIES = (1.0, 30.0, 1000.0)
-N_CANDIDATES = PENALTIES.size + len(N_NEIGHBOURS) * len(NEIGHBOUR_PENALTIES)
+N_CANDIDATES = WIDE_PENALTIES.size + len(N_NEIGHBOURS) * len(NEIGHBOUR_PENALTIES)
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,11 @@ class _Part:
     def of(cls, table: Array, all_arms: Ints, out: NDArray[np.bool_], weights: Weights) -> _Part:
         """Factor the smaller of the two Gram matrices."""
         columns, arms = table[~out], all_arms[~out]
-        own = weights[~out]
+        counts = weights[~out]
         centres = np.zeros((2, columns.shape[1]))
         for arm in np.unique(arms):
-            centres[arm] = own[arms == arm].mean(columns[arms == arm])
-        centred = own.root.times(columns - centres[arms])
+            centres[arm] = counts[arms == arm].mean(columns[arms == arm])
+        centred = counts.root.times(columns - centres[arms])
         n_rows, n_columns = centred.shape
         if n_columns <= n_rows:
             values, vectors = np.linalg.eigh(centred.T @ centred)
@@ -80,27 +81,23 @@ class _Part:
         their slopes are -P[rest, target] / P[target, target]. The others are ridge regressions on the columns most
         correlated with the target.
         """
-        own = self.vectors[target]
-        shrunk = 1.0 / (self.values[:, None] + PENALTIES) - 1.0 / PENALTIES
-        products = self.vectors @ (own[:, None] * np.column_stack((shrunk, self.values)))
+        shrunk = 1.0 / (self.values[:, None] + WIDE_PENALTIES) - 1.0 / WIDE_PENALTIES
+        products = self.vectors @ (self.vectors[target][:, None] * np.column_stack((shrunk, self.values)))
         inverse, scatter = products[:, :-1], products[:, -1]
-        inverse[target] += 1.0 / PENALTIES
-        found = np.zeros((scatter.size, N_CANDIDATES))
-        found[:, : PENALTIES.size] = -inverse / inverse[target]
+        inverse[target] += 1.0 / WIDE_PENALTIES
+        slopes = np.zeros((scatter.size, N_CANDIDATES))
+        slopes[:, : WIDE_PENALTIES.size] = -inverse / inverse[target]
         strength = scatter**2 / np.where(self.squares > 1e-9 * self.squares.max(), self.squares, np.inf)
         strength[target] = -1.0
         nearest = np.argsort(-strength, kind="stable")[: min(N_NEIGHBOURS[-1], scatter.size - 1)]
         near = self.vectors[nearest] * np.sqrt(self.values)
         gram = near @ near.T
-        place = PENALTIES.size
-        for count in N_NEIGHBOURS:
+        for k, (count, penalty) in enumerate(product(N_NEIGHBOURS, NEIGHBOUR_PENALTIES), WIDE_PENALTIES.size):
             chosen = nearest[:count]
-            for penalty in NEIGHBOUR_PENALTIES:
-                matrix = gram[:count, :count] + penalty * np.eye(chosen.size)
-                found[chosen, place] = np.linalg.solve(matrix, scatter[chosen])
-                place += 1
-        found[target] = 0.0
-        return found
+            matrix = gram[:count, :count] + penalty * np.eye(chosen.size)
+            slopes[chosen, k] = np.linalg.solve(matrix, scatter[chosen])
+        slopes[target] = 0.0
+        return slopes
 
 
 class Regression(NamedTuple):
@@ -162,25 +159,20 @@ class CrossFittedRidge:
 
     def regress(self, target: int) -> Regression:
         """Each fold's line of one column on the others, by the candidate of least error, and what they make of rows."""
-        found = [part.slopes(target) for part in self.parts]
+        candidates = [part.slopes(target) for part in self.parts]
         means = np.empty((self.columns.shape[0], N_CANDIDATES))
-        for part, own in zip(self.parts, found, strict=True):
-            means[part.rows] = part.expected[:, target, None] + part.deviations @ own
-        best, scale = self._best(target, means)
-        mean = means[:, best]
-        slopes, treatment = np.stack([own[:, best] for own in found]), self.treatment
+        for part, lines in zip(self.parts, candidates, strict=True):
+            means[part.rows] = part.expected[:, target, None] + part.deviations @ lines
+        errors = self.weights.mean((self.columns[:, target, None] - means) ** 2)
+        best = int(np.argmin(errors))
+        mean, scale = means[:, best], float(np.sqrt(errors[best]))
+        slopes, treatment = np.stack([lines[:, best] for lines in candidates]), self.treatment
         if treatment is not None:
             slopes[:, treatment] = 0.0
-        levels = np.stack([p.centres[:, target] - p.centres @ own for p, own in zip(self.parts, slopes, strict=True)])
+        levels = np.stack([p.centres[:, target] - p.centres @ line for p, line in zip(self.parts, slopes, strict=True)])
         shifts = levels[:, 0]
         if treatment is not None:
             low, high = np.unique(self.columns[:, treatment])
             slopes[:, treatment] = (levels[:, 1] - levels[:, 0]) / (high - low)
             shifts = shifts - slopes[:, treatment] * low
         return Regression(mean, scale, mean, scale, slopes, shifts)
-
-    def _best(self, target: int, means: Array) -> tuple[int, float]:
-        """The candidate of least error out of fold, and the root mean square of its errors."""
-        errors = self.weights.mean((self.columns[:, target, None] - means) ** 2)
-        best = int(np.argmin(errors))
-        return best, float(np.sqrt(errors[best]))

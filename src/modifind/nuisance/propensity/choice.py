@@ -7,122 +7,36 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit, logit
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
 
 from modifind._typing import Array, Ints
+from modifind.data.clusters import Clusters, cluster_folds, treated_as_one
 from modifind.data.weights import Weights
+from modifind.nuisance.propensity.models import EDGE, CalledTrees, StackedScores
 from modifind.nuisance.regression.chances import predict_chances
 from modifind.nuisance.regression.convex import convex_weights
 from modifind.nuisance.regression.leftover import Leftover, Trace
 from modifind.nuisance.regression.misfit import Misfit
 from modifind.nuisance.regression.screening import ScreenedLogistic, has_many_columns
-from modifind.nuisance.regression.smooth import SmoothClassifier, called_for
+from modifind.nuisance.regression.smooth import SmoothClassifier
 
 PENALTY_STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 1.0, 10.0)
 SMOOTH_STRENGTHS = (0.1, 1.0, 10.0)
 TREES = ((30, 8), (100, 16))  # rounds and leaves; the larger where a grid or a product of three calls for them
 MISFIT_LEVEL = 0.01
+CHOICE_ROWS = 20_000
+MIN_ARM_ROWS = 500  # of an arm, where it has so many
 NEGLIGIBLE = 0.05
-EDGE = 1e-6
-
-
-class StackedScores(ClassifierMixin, BaseEstimator):
-    """A mean of the log-odds of several classifiers.
-
-    Parameters
-    ----------
-    members : list of classifiers
-        The classifiers.
-    weights : list of float
-        Their weights.
-    """
-
-    def __init__(self, members: list[Any], weights: list[float]) -> None:
-        self.members = members
-        self.weights = weights
-
-    def fit(self, X: Array, y: Ints, sample_weight: Array | None = None) -> StackedScores:
-        """Fit every classifier."""
-        weights = Weights.of(sample_weight, y.size)
-        self.classes_ = np.unique(y)
-        self.fitted_ = [clone(member).fit(X, y, **weights.argument()) for member in self.members]
-        return self
-
-    def predict_proba(self, X: Array) -> Array:
-        """Both class probabilities."""
-        total = sum(w * log_odds(member.predict_proba(X)) for w, member in zip(self.weights, self.fitted_, strict=True))
-        treated = expit(total)
-        return np.stack((1.0 - treated, treated), axis=1)
-
-    def log_odds_along(self, X: Array, columns: slice, points: Array) -> Array:
-        """Log-odds, shape (n, g), when some columns take the values `points`, (n, g, width)."""
-        found = (log_odds_along(member, X, columns, points) for member in self.fitted_)
-        return np.sum([weight * own for weight, own in zip(self.weights, found, strict=True)], axis=0)
-
-
-class CalledTrees(ClassifierMixin, BaseEstimator):
-    """Boosted trees on the columns that the residuals of a logistic regression follow, alone or in a product.
-
-    Trees that look for the product of two steps among many columns begin with splits by chance.
-
-    Parameters
-    ----------
-    C : float, default=1.0
-        Inverse of the penalty of the logistic regression.
-    columns : tuple of int, default=()
-        Columns that are called whatever the residuals say.
-    rounds, leaves : int, default=30, 8
-        Number of trees, and of the leaves of each.
-    """
-
-    def __init__(self, C: float = 1.0, columns: tuple[int, ...] = (), rounds: int = 30, leaves: int = 8) -> None:
-        self.C = C
-        self.columns = columns
-        self.rounds = rounds
-        self.leaves = leaves
-
-    def fit(self, X: Array, y: Ints, sample_weight: Array | None = None) -> CalledTrees:
-        """Fit lines, look at the residuals, and grow trees."""
-        self.classes_ = np.unique(y)
-        lines = LogisticRegression(C=self.C, max_iter=1000).fit(X, y, sample_weight)
-        residual = y - lines.predict_proba(X)[:, 1]
-        terms = called_for(X, [residual], Weights.of(sample_weight, y.size), sign=MISFIT_LEVEL / X.shape[1])
-        called = {k for k, basis in enumerate(terms.bases) if basis.width > 1}
-        called |= {factor % X.shape[1] for pair in terms.pairs for factor in pair} | set(self.columns)
-        self.columns_ = np.array(sorted(called) or range(X.shape[1]), dtype=np.int64)
-        self.trees_ = HistGradientBoostingClassifier(
-            max_iter=self.rounds,
-            learning_rate=0.1,
-            max_leaf_nodes=self.leaves,
-            min_samples_leaf=max(20, y.size // 200),
-            early_stopping=False,
-            random_state=0,
-        ).fit(X[:, self.columns_], y, sample_weight)
-        return self
-
-    def predict_proba(self, X: Array) -> Array:
-        """Both class probabilities."""
-        return self.trees_.predict_proba(X[:, self.columns_])
-
-    def log_odds_along(self, X: Array, columns: slice, points: Array) -> Array:
-        """Log-odds, shape (n, g), when some columns take the values `points`, (n, g, width)."""
-        own = X[:, self.columns_]
-        moving = [(k, j - columns.start) for k, j in enumerate(self.columns_) if columns.start <= j < columns.stop]
-        if not moving:
-            return np.repeat(log_odds(self.trees_.predict_proba(own))[:, None], points.shape[1], axis=1)
-        rows = np.repeat(own, points.shape[1], axis=0)
-        for k, j in moving:
-            rows[:, k] = points[..., j].ravel()
-        return log_odds(self.trees_.predict_proba(rows)).reshape(points.shape[:2])
 
 
 def described(model: Any) -> str:
     """A model in words."""
     if isinstance(model, StackedScores):
-        parts = (f"{described(part)} ({weight:.2f})" for part, weight in zip(model.members, model.weights, strict=True))
-        return "mean log-odds of " + ", ".join(parts) if len(model.members) > 1 else described(model.members[0])
+        members = zip(model.members, model.weights, strict=True)
+        names = ", ".join(f"{described(member)} ({weight:.2f})" for member, weight in members)
+        return f"mean log-odds of {names}" if len(model.members) > 1 else described(model.members[0])
     if isinstance(model, CalledTrees):
         return "boosted trees"
     kind = "splines and products" if isinstance(model, SmoothClassifier) else "logistic regression"
@@ -140,42 +54,39 @@ def held_out_scores(model: Any, design: Array, treatment: Ints, folds: Ints, wei
     return scores
 
 
-def log_odds(chances: Array) -> Array:
-    """Log-odds of the second class, with chances kept off 0 and 1."""
-    return logit(np.clip(chances[:, 1], EDGE, 1.0 - EDGE))
-
-
-def log_odds_along(model: Any, X: Array, columns: slice, points: Array) -> Array:
-    """Log-odds of a classifier, shape (n, g), when some columns take the values `points`, (n, g, width)."""
-    if isinstance(model, LogisticRegression):
-        moved = np.einsum("igk,k->ig", points - X[:, columns][:, None], model.coef_[0, columns])
-        return model.decision_function(X)[:, None] + moved
-    if hasattr(model, "log_odds_along"):
-        return model.log_odds_along(X, columns, points)
-    X, found = X.copy(), np.empty(points.shape[:2])
-    for k in range(points.shape[1]):
-        X[:, columns] = points[:, k]
-        found[:, k] = log_odds(predict_chances(model, X))
-    return found
+def arm_folds(treatment: Ints, n_folds: int, seed: int, clusters: Clusters | None = None) -> Ints:
+    """Fold of each row; every fold holds both arms, also where this makes fewer, and rows of a cluster share one."""
+    clusters = Clusters.of(clusters, treatment.size)
+    if not clusters.of_rows and n_folds > 1:
+        return cluster_folds(treatment, clusters.codes, n_folds, seed)
+    folds = np.zeros(treatment.size, dtype=np.int64)
+    if n_folds > 1:
+        splits = StratifiedKFold(min(n_folds, int(np.bincount(treatment).min())), shuffle=True, random_state=seed)
+        for fold, (_, out) in enumerate(splits.split(treatment[:, None], treatment)):
+            folds[out] = fold
+    return folds
 
 
 def chosen_model(
-    design: Array,
-    treatment: Ints,
-    folds: Ints,
-    weights: Weights,
-    *,
-    only_lines: bool = False,
-    encoded: Sequence[int] = (),
+    design: Array, treatment: Ints, seed: int, weights: Weights, clusters: Clusters, encoded: Sequence[int] = ()
 ) -> Any:
     """The model of least held-out log-loss, not fitted yet.
 
     Logistic regression on lines comes first. Where its held-out residuals follow bins or products of columns, products
     of three or grids of two, splines and products are tried, and trees. The candidates are mixed on the scale of
     log-odds as held-out rows have it. The mixture is taken where it is better than lines alone by more than one
-    standard error. With `only_lines` it ends there: where whole clusters were treated, rows are too few for more,
-    however many. Columns that are `encoded` by the treatment of other rows have no part in grids and products of three.
+    standard error. Where whole clusters were treated, lines are all that is tried: rows are too few for more, however
+    many. Columns that are `encoded` by the treatment of other rows have no part in grids and products of three.
+
+    A penalty is a normal prior with variance C of every coefficient. The best C tells how large the coefficients are,
+    whatever the number of rows: it is chosen on at most 20,000 of them and used on all as it is.
     """
+    if treatment.size > CHOICE_ROWS:
+        drawn = np.random.default_rng(seed).permutation(treatment.size)
+        arms = [drawn[treatment[drawn] == arm] for arm in (0, 1)]  # a small arm is taken as a whole
+        rows = np.concatenate([r[: max(CHOICE_ROWS * r.size // treatment.size, MIN_ARM_ROWS)] for r in arms])
+        design, treatment, weights, clusters = design[rows], treatment[rows], weights[rows], clusters[rows]
+    folds = arm_folds(treatment, 4, seed, clusters)
 
     def held_out(model: Any) -> Array:
         return held_out_scores(model, design, treatment, folds, weights)
@@ -186,15 +97,14 @@ def chosen_model(
 
     def best(kind: Any, strengths: tuple[float, ...]) -> tuple[Any, Array]:
         models = [kind(C=strength) for strength in strengths]
-        found = [held_out(model) for model in models]
-        place = int(np.argmin([weights.mean(loss(own)) for own in found]))
-        return models[place], found[place]
+        candidates = [(model, held_out(model)) for model in models]
+        return min(candidates, key=lambda candidate: weights.mean(loss(candidate[1])))
 
     def logistic(C: float) -> Any:
         return (ScreenedLogistic if has_many_columns(*design.shape) else LogisticRegression)(C=C, max_iter=1000)
 
     lines, chances = best(logistic, PENALTY_STRENGTHS)
-    if only_lines or has_many_columns(*design.shape):
+    if not treated_as_one(treatment, clusters).of_rows or has_many_columns(*design.shape):
         return lines
     residual, variance = treatment - chances, chances * (1.0 - chances)
     called = _crossed(design, weights.times(residual), weights.times(weights.times(variance)), encoded)
@@ -207,7 +117,7 @@ def chosen_model(
     candidates = [lines, smooth, *trees]
     predicted = np.stack((chances, by_smooth, *map(held_out, trees)))
     index = logit(np.clip(predicted, EDGE, 1.0 - EDGE))
-    mixed = convex_weights(lambda own: float(weights.mean(loss(expit(own @ index)))), len(index), NEGLIGIBLE)
+    mixed = convex_weights(lambda shares: float(weights.mean(loss(expit(shares @ index)))), len(index), NEGLIGIBLE)
     gain = loss(chances) - loss(expit(mixed @ index))
     error = float(gain.std() / np.sqrt(gain.size))
     if weights.mean(gain) <= error:

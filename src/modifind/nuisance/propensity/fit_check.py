@@ -75,7 +75,7 @@ class ScoreCheck:
         columns, given = design[rows][:, places], weights[rows].values
         codes = [design[rows, start].astype(np.int64) for start in starts]
         variance, rest = chance * (1.0 - chance), treatment[rows] - chance
-        lines = Lines.of(columns, rest, given * variance)
+        lines = LineFit.of(columns, rest, given * variance)
         residual, log_odds = lines.refitted(rest, variance, given, codes), logit(chance)
         index = lines.projected(log_odds)
         return cls(columns, places, given * residual, given**2 * variance, rows, log_odds, index, bool(codes))
@@ -114,8 +114,8 @@ class ScoreCheck:
         places = {trace.columns for trace in kinds if trace.p_value < CLEAR}
         if not places:
             return self.along_trees(centred)
-        nearby = [(neighbours_mean(self.columns[:, place], centred), place) for place in map(list, sorted(places))]
-        return Trace.clearest([self._toward(direction - direction.mean(), set(place)) for direction, place in nearby])
+        nearby = [(neighbours_mean(self.columns[:, list(chosen)], centred), set(chosen)) for chosen in sorted(places)]
+        return Trace.clearest([self._toward(direction - direction.mean(), named) for direction, named in nearby])
 
     def along_trees(self, target: Array, *, rising: bool = False) -> Trace:
         """Whether they follow what trees say of a target that were grown on the other half of the rows."""
@@ -148,7 +148,7 @@ def _grown(columns: Array, target: Array) -> ExtraTreesRegressor:
 
 
 @dataclass(frozen=True)
-class Lines:
+class LineFit:
     """Lines in columns that weighted least squares are fitted by; above 300, in those most related to the residuals."""
 
     terms: Array
@@ -156,8 +156,8 @@ class Lines:
     gram: Array
 
     @classmethod
-    def of(cls, columns: Array, residual: Array, weights: Array) -> Lines:
-        """From columns and the weights of rows."""
+    def of(cls, columns: Array, residual: Array, weights: Array) -> LineFit:
+        """Prepare a fit to these columns, given the weights of rows."""
         if columns.shape[1] > MAX_LINES:
             columns = columns[:, np.argsort(-np.abs(columns.T @ residual))[:MAX_LINES]]
         terms = np.column_stack((np.ones(residual.size), columns))
@@ -173,9 +173,9 @@ class Lines:
         """Residuals of arms after one step of a refit of the log-odds to lines and levels."""
         for _ in range(N_ROUNDS if codes else 1):
             residual = residual - variance * self.projected(residual / variance)
-            for own in codes:
-                size = np.maximum(np.bincount(own, given * variance), 1e-300)
-                residual = residual - variance * (np.bincount(own, given * residual) / size)[own]
+            for levels in codes:
+                size = np.maximum(np.bincount(levels, given * variance), 1e-300)
+                residual = residual - variance * (np.bincount(levels, given * residual) / size)[levels]
         return residual
 
 
@@ -187,5 +187,5 @@ def outcome_residual(y: Array, common: Array) -> Array:
 
 
 def common_location(location: Array, scores: Array) -> Array:
-    """What the models of both arms say of a row, whichever arm it is in."""
+    """Prediction for a row whichever arm it is in: the mean of both arms, weighted by their chances."""
     return (1.0 - scores) * location[:, 0] + scores * location[:, 1]

@@ -17,15 +17,15 @@ from sklearn.linear_model import LogisticRegression
 
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
-from modifind.nuisance.propensity.choice import log_odds_along
+from modifind.nuisance.propensity.models import both_chances, log_odds_along
 from modifind.nuisance.regression.chances import predict_chances
 from modifind.nuisance.regression.level_sums import Coded, LevelSums, LevelTables, inner_folds
 
 N_ROUNDS = 3
 N_STEPS = 12
-EDGE = 1e-9
+LEVEL_EDGE = 1e-9
 PRIOR_VARIANCE = 10.0
-MOST = 1e-4  # how near to 0 or 1 a score may come on the way
+MIN_CHANCE = 1e-4  # how near to 0 or 1 a score may come on the way
 
 
 def level_odds(coded: Coded, X: Array, treatment: Ints, weights: Weights) -> tuple[LevelTables, Array]:
@@ -35,7 +35,7 @@ def level_odds(coded: Coded, X: Array, treatment: Ints, weights: Weights) -> tup
     """
     if not coded:
         return LevelTables(), X
-    places = [own.start for own, _ in coded]
+    places = [columns.start for columns, _ in coded]
     others = np.delete(X, places, axis=1)
     index = np.full(treatment.size, logit(float(weights.mean(treatment.astype(np.float64)))))
     if others.shape[1]:
@@ -43,18 +43,18 @@ def level_odds(coded: Coded, X: Array, treatment: Ints, weights: Weights) -> tup
         index = model.decision_function(others)
     folds, alone = inner_folds(treatment.size), np.zeros(treatment.size, dtype=np.intp)
     tables, columns = [], X.copy()
-    for own, n_levels in coded:
-        codes = X[:, own.start].astype(np.intp)
+    for code_column, n_levels in coded:
+        codes = X[:, code_column.start].astype(np.intp)
         table, outside = np.zeros(n_levels), np.zeros((int(folds.max()) + 1, n_levels))
         for _ in range(N_ROUNDS):
             start = outside[folds, codes]  # where the others' effects are, of Newton's steps towards the mode
-            chance = np.clip(expit(index + start), MOST, 1 - MOST)
+            chance = np.clip(expit(index + start), MIN_CHANCE, 1 - MIN_CHANCE)
             weight = chance * (1 - chance)
             residual = start + (treatment - chance) / weight
             sums = LevelSums.of(codes, n_levels, alone, folds, weights.times(weight), residual, n_arms=1)
-            table, outside = (part[..., 0] for part in sums.effects())
+            table, outside = (effects[..., 0] for effects in sums.effects())
         index = index + outside[folds, codes]
-        columns[:, own.start] = outside[folds, codes]
+        columns[:, code_column.start] = outside[folds, codes]
         tables.append(table)
     return LevelTables(tuple(places), tuple(tables)), columns
 
@@ -79,15 +79,14 @@ class LevelClassifier:
 
     def predict_proba(self, X: Array) -> Array:
         """Class probabilities of rows."""
-        found = predict_chances(self.model, self.odds(X))
-        treated = expit(logit(np.clip(found[:, 1], EDGE, 1 - EDGE)) + self.shifts.total(X))
-        return np.stack((1.0 - treated, treated), axis=1)
+        chances = predict_chances(self.model, self.odds(X))
+        return both_chances(logit(np.clip(chances[:, 1], LEVEL_EDGE, 1 - LEVEL_EDGE)) + self.shifts.total(X))
 
     def log_odds_along(self, X: Array, columns: slice, points: Array) -> Array:
         """Log-odds, shape (n, g), when some columns take the values `points`, (n, g, width)."""
-        found = log_odds_along(self.model, self.odds(X), columns, self.odds(points, columns.start))
+        moved = log_odds_along(self.model, self.odds(X), columns, self.odds(points, columns.start))
         still = self.shifts.total(X) - self.shifts.total(X[:, columns], columns.start)
-        return found + still[:, None] + self.shifts.total(points, columns.start)
+        return moved + still[:, None] + self.shifts.total(points, columns.start)
 
 
 def fit_classifier(template: Any, X: Array, treatment: Ints, weights: Weights, coded: Coded) -> Any:
@@ -115,7 +114,7 @@ def balanced(
     """
     if not coded:
         return list(models), scores
-    index = logit(np.clip(scores, EDGE, 1 - EDGE))
+    index = logit(np.clip(scores, LEVEL_EDGE, 1 - LEVEL_EDGE))
     places = [(X[:, columns.start].astype(np.intp), n_levels) for columns, n_levels in coded]
     places += [(codes.astype(np.intp), int(codes.max()) + 1) for codes in unpooled]
     shifts = [np.zeros(n_levels) for _, n_levels in places]
@@ -124,26 +123,25 @@ def balanced(
             for _ in range(N_STEPS):
                 chance = expit(index)
                 terms = weights.times(treatment - chance), weights.times(chance * (1 - chance))
-                excess, slope = (np.bincount(codes, own, minlength=n_levels) for own in terms)
+                excess, slope = (np.bincount(codes, term, minlength=n_levels) for term in terms)
                 step = np.clip((excess - shift / PRIOR_VARIANCE) / (slope + 1 / PRIOR_VARIANCE), -1.0, 1.0)
                 shift += step
                 index += step[codes]
-    found = LevelTables(models[0].odds.columns, tuple(shifts[: len(coded)]))
-    return [replace(model, shifts=found) for model in models], expit(index)
+    tables = LevelTables(models[0].odds.columns, tuple(shifts[: len(coded)]))
+    return [replace(model, shifts=tables) for model in models], expit(index)
 
 
 def is_linear(model: Any) -> bool:
     """Whether the log-odds of a classifier are a sum over columns."""
-    return isinstance(model.model if isinstance(model, LevelClassifier) else model, LogisticRegression)
+    return isinstance(getattr(model, "model", model), LogisticRegression)
 
 
 def slopes_of(model: Any) -> Array:
     """Slopes of a linear classifier."""
-    return (model.model if isinstance(model, LevelClassifier) else model).coef_[0]
+    return getattr(model, "model", model).coef_[0]
 
 
 def linear_tables(models: Sequence[LevelClassifier], columns: slice, levels: Array) -> Array:
-    """What each level of a category adds to the log-odds of linear classifiers, shape (models, levels)."""
+    """Contribution of each level of a category to the log-odds of linear classifiers, shape (models, levels)."""
     start = columns.start
-    parts = [m.shifts.total(levels, start) + m.odds(levels, start) @ slopes_of(m)[columns] for m in models]
-    return np.stack(parts)
+    return np.stack([m.shifts.total(levels, start) + m.odds(levels, start) @ slopes_of(m)[columns] for m in models])

@@ -1,24 +1,27 @@
-"""Models of the treatment: known scores as a function of the features, and the paper's network."""
+"""Models of the treatment: known scores as a function of the features, networks, trees, and mixtures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from inspect import signature
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.linear_model import LinearRegression
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import cross_val_predict
 from sklearn.neural_network import MLPClassifier
 
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
+from modifind.nuisance.regression.chances import predict_chances
 from modifind.nuisance.regression.level_sums import Coded, LevelTables
+from modifind.nuisance.regression.smooth import called_for
+
+EDGE = 1e-6
+TREE_SIGN = 0.01  # p-value at which trees are given a column, over the number of columns
 
 
 class KnownScores(BaseEstimator):
@@ -38,18 +41,18 @@ class KnownScores(BaseEstimator):
             means.append(np.bincount(codes, target, minlength=n_levels) / counts)
         self.levels_ = LevelTables(tuple(columns.start for columns, _ in coded), tuple(means))
         X = self.levels_(X)
-        own = weights.argument()
-        self.linear_ = LinearRegression().fit(X, target, **own)
+        argument = weights.argument()
+        self.linear_ = LinearRegression().fit(X, target, **argument)
         rest = target - self.linear_.predict(X)
         self.trees_ = None
         whole = _variance(target, weights)
         unexplained = _variance(rest, weights) / whole
         if unexplained > 1e-8:
             trees = HistGradientBoostingRegressor(min_samples_leaf=5, random_state=0)
-            predicted = cross_val_predict(trees, X, rest, cv=5, params=own)
+            predicted = cross_val_predict(trees, X, rest, cv=5, params=argument)
             held_out = float(_variance(rest - predicted, weights) / whole)
             if held_out < unexplained:
-                self.trees_, unexplained = trees.fit(X, rest, **own), held_out
+                self.trees_, unexplained = trees.fit(X, rest, **argument), held_out
         self.r2_ = 1.0 - unexplained
         return self
 
@@ -59,8 +62,7 @@ class KnownScores(BaseEstimator):
         index = self.linear_.predict(X)
         if self.trees_ is not None:
             index = index + self.trees_.predict(X)
-        treated = expit(index)
-        return np.stack((1.0 - treated, treated), axis=1)
+        return both_chances(index)
 
 
 class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):
@@ -108,11 +110,6 @@ class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):
     def fit(self, X: Array, y: Ints, sample_weight: Array | None = None) -> EarlyStoppedMLP:
         """Train on four fifths of the rows, watch the rest, keep the best weights."""
         weights = Weights.of(sample_weight, len(y))
-        if not weights.uniform and not takes_weights(MLPClassifier.partial_fit):
-            raise ValueError(
-                "the network of propensity='mlp' takes sample weights with scikit-learn 1.7 or newer only; "
-                "install that, or use propensity='auto'"
-            )
         self.classes_ = np.unique(y)
         rng = np.random.default_rng(self.random_state)
         self.network_ = MLPClassifier(self.hidden_layer_sizes, random_state=int(rng.integers(2**31)))
@@ -146,9 +143,118 @@ class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
 
-def takes_weights(fit: Callable[..., Any]) -> bool:
-    """Whether a model's fit has an argument `sample_weight`."""
-    return "sample_weight" in signature(fit).parameters
+class StackedScores(ClassifierMixin, BaseEstimator):
+    """A mean of the log-odds of several classifiers.
+
+    Parameters
+    ----------
+    members : list of classifiers
+        The classifiers.
+    weights : list of float
+        Their weights.
+    """
+
+    def __init__(self, members: list[Any], weights: list[float]) -> None:
+        self.members = members
+        self.weights = weights
+
+    def fit(self, X: Array, y: Ints, sample_weight: Array | None = None) -> StackedScores:
+        """Fit every classifier."""
+        arguments = Weights.of(sample_weight, y.size).argument()
+        self.classes_ = np.unique(y)
+        self.fitted_ = [clone(member).fit(X, y, **arguments) for member in self.members]
+        return self
+
+    def predict_proba(self, X: Array) -> Array:
+        """Both class probabilities."""
+        members = zip(self.weights, self.fitted_, strict=True)
+        total = np.sum([weight * log_odds(member.predict_proba(X)) for weight, member in members], axis=0)
+        return both_chances(total)
+
+    def log_odds_along(self, X: Array, columns: slice, points: Array) -> Array:
+        """Log-odds, shape (n, g), when some columns take the values `points`, (n, g, width)."""
+        members = zip(self.weights, self.fitted_, strict=True)
+        return np.sum([weight * log_odds_along(member, X, columns, points) for weight, member in members], axis=0)
+
+
+class CalledTrees(ClassifierMixin, BaseEstimator):
+    """Boosted trees on the columns that the residuals of a logistic regression follow, alone or in a product.
+
+    Trees that look for the product of two steps among many columns begin with splits by chance.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Inverse of the penalty of the logistic regression.
+    columns : tuple of int, default=()
+        Columns that are called whatever the residuals say.
+    rounds, leaves : int, default=30, 8
+        Number of trees, and of the leaves of each.
+    """
+
+    def __init__(self, C: float = 1.0, columns: tuple[int, ...] = (), rounds: int = 30, leaves: int = 8) -> None:
+        self.C = C
+        self.columns = columns
+        self.rounds = rounds
+        self.leaves = leaves
+
+    def fit(self, X: Array, y: Ints, sample_weight: Array | None = None) -> CalledTrees:
+        """Fit lines, look at the residuals, and grow trees."""
+        self.classes_ = np.unique(y)
+        lines = LogisticRegression(C=self.C, max_iter=1000).fit(X, y, sample_weight)
+        residual = y - lines.predict_proba(X)[:, 1]
+        terms = called_for(X, [residual], Weights.of(sample_weight, y.size), sign=TREE_SIGN / X.shape[1])
+        called = {k for k, basis in enumerate(terms.bases) if basis.width > 1}
+        called |= {factor % X.shape[1] for pair in terms.pairs for factor in pair} | set(self.columns)
+        self.columns_ = np.array(sorted(called) or range(X.shape[1]), dtype=np.int64)
+        self.trees_ = HistGradientBoostingClassifier(
+            max_iter=self.rounds,
+            learning_rate=0.1,
+            max_leaf_nodes=self.leaves,
+            min_samples_leaf=max(20, y.size // 200),
+            early_stopping=False,
+            random_state=0,
+        ).fit(X[:, self.columns_], y, sample_weight)
+        return self
+
+    def predict_proba(self, X: Array) -> Array:
+        """Both class probabilities."""
+        return self.trees_.predict_proba(X[:, self.columns_])
+
+    def log_odds_along(self, X: Array, columns: slice, points: Array) -> Array:
+        """Log-odds, shape (n, g), when some columns take the values `points`, (n, g, width)."""
+        moving = [(k, j - columns.start) for k, j in enumerate(self.columns_) if columns.start <= j < columns.stop]
+        if not moving:
+            return np.repeat(log_odds(self.predict_proba(X))[:, None], points.shape[1], axis=1)
+        rows = np.repeat(X[:, self.columns_], points.shape[1], axis=0)
+        for k, j in moving:
+            rows[:, k] = points[..., j].ravel()
+        return log_odds(self.trees_.predict_proba(rows)).reshape(points.shape[:2])
+
+
+def log_odds(chances: Array) -> Array:
+    """Log-odds of the second class, with chances kept off 0 and 1."""
+    return logit(np.clip(chances[:, 1], EDGE, 1.0 - EDGE))
+
+
+def both_chances(log_odds: Array) -> Array:
+    """Chances of both classes, shape (n, 2)."""
+    treated = expit(log_odds)
+    return np.stack((1.0 - treated, treated), axis=1)
+
+
+def log_odds_along(model: Any, X: Array, columns: slice, points: Array) -> Array:
+    """Log-odds of a classifier, shape (n, g), when some columns take the values `points`, (n, g, width)."""
+    if isinstance(model, LogisticRegression):
+        moved = np.einsum("igk,k->ig", points - X[:, columns][:, None], model.coef_[0, columns])
+        return model.decision_function(X)[:, None] + moved
+    if hasattr(model, "log_odds_along"):
+        return model.log_odds_along(X, columns, points)
+    X, moved = X.copy(), np.empty(points.shape[:2])
+    for k in range(points.shape[1]):
+        X[:, columns] = points[:, k]
+        moved[:, k] = log_odds(predict_chances(model, X))
+    return moved
 
 
 def _variance(values: Array, weights: Weights) -> Any:

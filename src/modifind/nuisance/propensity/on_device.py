@@ -31,8 +31,8 @@ class DeviceProfile(OnDevice):
 
     def __init__(self, profile: ScoreProfile, device: str) -> None:
         super().__init__(device, USER)
-        parts = {name: getattr(profile, name) for name in ("offset", "slope", "table", "grid", "missing")}
-        tensors: dict[str, Any] = {name: self.tensor(own) for name, own in parts.items() if own is not None}
+        arrays = {name: getattr(profile, name) for name in ("offset", "slope", "table", "grid", "missing")}
+        tensors: dict[str, Any] = {name: self.tensor(array) for name, array in arrays.items() if array is not None}
         self.profile = replace(profile, **tensors)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
@@ -46,8 +46,9 @@ class FixedScores:
     """Scores that do not follow the feature, on a torch device."""
 
     def __init__(self, scores: Array, device: str) -> None:
-        torch, place = open_device(device, USER)
-        self.scores = torch.tensor(scores, device=place)  # a copy: what a worker process is given may be read-only
+        torch, torch_device = open_device(device, USER)
+        # A copy: what a worker process is given may be read-only.
+        self.scores = torch.tensor(scores, device=torch_device)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """The same scores for each of k columns, shape (k, n)."""
@@ -74,8 +75,8 @@ def network_scores(
     device : str
         Device to evaluate the networks on.
     """
-    place = OnDevice(device, USER)
-    torch, tensor = place.torch, place.tensor
+    on_device = OnDevice(device, USER)
+    torch, tensor = on_device.torch, on_device.tensor
     scores = np.empty((design.shape[0], len(encoded)))
     fixed = np.delete(np.arange(design.shape[1]), np.arange(design.shape[1])[moved])
     for fold, model in enumerate(models):
@@ -88,7 +89,7 @@ def network_scores(
             rows = members[start : start + BLOCK_ROWS]
             # Only the moved columns change what enters the first layer.
             still = tensor(design[rows][:, fixed]) @ rest + biases[0]
-            out = torch.empty((rows.size, len(encoded)), dtype=still.dtype, device=place.device)
+            out = torch.empty((rows.size, len(encoded)), dtype=still.dtype, device=on_device.device)
             for k, step in enumerate(steps):
                 hidden = still + step
                 for weight, bias in zip(weights[1:], biases[1:], strict=True):

@@ -1,4 +1,4 @@
-"""How comparable the arms are, from sums over rows that pieces of a table add up."""
+"""Overlap: how comparable the arms are, from sums over rows that pieces of a table add up."""
 
 from __future__ import annotations
 
@@ -52,24 +52,24 @@ class OverlapSums:
         in_arm = [arms == arm for arm in (0, 1)]
         inverse = given / np.where(arms == 1, scores, 1.0 - scores)
         even = row_weights(scores, "overlap") * inverse
-        place = np.searchsorted(LOGIT_EDGES, logit(np.clip(raw, 1e-12, 1.0 - 1e-12)))
+        bins = np.searchsorted(LOGIT_EDGES, logit(np.clip(raw, 1e-12, 1.0 - 1e-12)))
         beyond = given * (arms - raw)
         variance = (given**2 * raw * (1.0 - raw)).sum()
         if not clusters.of_rows:
             variance = max(variance, (clusters.sums(beyond[:, None]) ** 2).sum())
-        n_places = LOGIT_EDGES.size + 1
+        n_bins = LOGIT_EDGES.size + 1
         return cls(
             _by_arm(np.ones(arms.size), arms),
             _by_arm(inverse, arms),
             _by_arm(inverse**2, arms),
-            np.array([inverse[own].max(initial=0.0) for own in in_arm]),
+            np.array([inverse[rows].max(initial=0.0) for rows in in_arm]),
             _by_arm(even, arms),
             _by_arm(even**2, arms),
             int(((raw < EXTREME) | (raw > 1 - EXTREME)).sum()),
             propensity.n_clipped,
-            np.stack([np.histogram(scores[own], SCORE_EDGES, weights=given[own])[0] for own in in_arm]),
-            count_by_arm(place, arms, n_places, treated_as_one(arms, clusters)),
-            np.stack([np.bincount(place[own], even[own], minlength=n_places) for own in in_arm]),
+            np.stack([np.histogram(scores[rows], SCORE_EDGES, weights=given[rows])[0] for rows in in_arm]),
+            count_by_arm(bins, arms, n_bins, treated_as_one(arms, clusters)),
+            np.stack([np.bincount(bins[rows], even[rows], minlength=n_bins) for rows in in_arm]),
             np.array([given @ arms, given @ raw, variance]),
         )
 

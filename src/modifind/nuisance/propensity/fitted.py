@@ -1,0 +1,213 @@
+"""Propensity scores e(x) = P(A = 1 | X = x) of some rows: clipped with a count, and cheap to re-evaluate.
+
+A resampled feature changes one column, so its scores are read off a *profile*: a closed form for logistic models, a
+grid of values of that one feature for any other classifier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, logit
+from sklearn.linear_model import LogisticRegression
+
+from modifind._typing import Array, Ints
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.weights import Weights
+from modifind.nuisance.propensity.fit_check import ScoreCheck
+from modifind.nuisance.propensity.levels import is_linear, linear_tables, slopes_of
+from modifind.nuisance.propensity.models import EDGE, EarlyStoppedMLP, log_odds_along
+from modifind.nuisance.propensity.profile import ScoreProfile
+from modifind.nuisance.regression.chances import predict_chances
+from modifind.nuisance.regression.leftover import Trace
+
+N_GRID = 25
+
+
+def predict_scores(models: Sequence[Any], folds: Ints, design: Array) -> Array:
+    """Scores of every row by the model of its fold."""
+    scores = np.empty(design.shape[0])
+    for fold, model in enumerate(models):
+        rows = folds == fold
+        if rows.any():
+            scores[rows] = predict_chances(model, design[rows])[:, 1]
+    return scores
+
+
+@dataclass(frozen=True)
+class FittedPropensity:
+    """Scores of the rows, and of the rows with one feature changed.
+
+    Attributes
+    ----------
+    raw : array of shape (n,)
+        Scores before clipping.
+    r2 : float
+        How well known scores are a function of the features, 1 for fitted ones. Resampled features are scored by
+        that function.
+    weights : Weights
+        How much each row counts.
+    misfit : Trace, optional
+        The clearest structure that arms less scores have left; None where it was not looked at.
+    is_known : bool
+        Whether the scores came with the data.
+    """
+
+    raw: Array
+    clip: tuple[float, float]
+    treatment: Ints
+    table: FeatureTable
+    description: str
+    auc: float
+    weights: Weights
+    models: tuple[Any, ...] = ()
+    folds: Ints | None = None
+    r2: float = 1.0
+    misfit: Trace | None = None
+    is_known: bool = False
+    scores: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scores", np.clip(self.raw, *self.clip))
+
+    def at(
+        self,
+        table: FeatureTable,
+        treatment: Ints,
+        folds: Ints,
+        known: Array | None = None,
+        weights: Weights | None = None,
+    ) -> FittedPropensity:
+        """Score other rows by the same models.
+
+        Parameters
+        ----------
+        table, treatment
+            The other rows.
+        folds : array of int
+            Which model scores a row.
+        known : array, optional
+            Scores of the rows, where they are known.
+        weights : Weights, optional
+            How much each row counts.
+        """
+        if known is None and not self.models:
+            known = np.broadcast_to(self.raw[:1], treatment.shape).copy()
+        folds = folds % max(len(self.models), 1)
+        raw = predict_scores(self.models, folds, table.design) if known is None else known
+        weights = Weights.of(weights, treatment.size)
+        return replace(self, raw=raw, treatment=treatment, table=table, folds=folds, weights=weights)
+
+    @property
+    def misfit_p(self) -> float:
+        """P-value of no structure in arms less scores; NaN where it was not looked at."""
+        return np.nan if self.misfit is None else self.misfit.p_value
+
+    @property
+    def misfit_features(self) -> list[str]:
+        """Features along which arms less scores have the clearest structure."""
+        columns = () if self.misfit is None else self.misfit.columns
+        encoding = zip(self.table.names, self.table.encoding, strict=True)
+        return [name for name, at in encoding if any(at.start <= j < at.stop for j in columns)]
+
+    def checked_beside(self, residual: Array, guides: Array) -> FittedPropensity:
+        """These scores, checked also where residuals of the outcome have structure, and along its predictions."""
+        if self.misfit is None:
+            return self
+        along = ScoreCheck.of(self.table, self.treatment, self.raw, self.weights).beside_outcome(residual, guides)
+        return replace(self, misfit=Trace.clearest([self.misfit, along]))
+
+    @property
+    def n_clipped(self) -> int:
+        """Number of rows whose score was moved."""
+        return int((self.scores != self.raw).sum())
+
+    def along(self, rows: Ints, columns: slice, encoded: Array) -> Array:
+        """Scores of some rows, shape (rows, g), when columns of the design take g encoded values, (rows, g, width)."""
+        if not self.models:
+            return np.repeat(self.scores[rows][:, None], encoded.shape[1], axis=1)
+        assert self.folds is not None
+        folds, design = self.folds[rows], self.table.design[rows]
+        # From the row's own score, which may be known, as far as the model says that it moves.
+        index = logit(np.clip(self.raw[rows], EDGE, 1.0 - EDGE))
+        scores: Array = np.empty(encoded.shape[:2])
+        if all(isinstance(model, LogisticRegression) for model in self.models):
+            slopes = np.stack([model.coef_[0, columns] for model in self.models])[folds]
+            scores[:] = (index - np.einsum("ij,ij->i", design[:, columns], slopes))[:, None]
+            for k in range(encoded.shape[2]):
+                scores += slopes[:, k, None] * encoded[..., k]
+        else:
+            for fold, model in enumerate(self.models):
+                inside = np.flatnonzero(folds == fold)
+                if inside.size:
+                    points = np.concatenate((design[inside, None, columns], encoded[inside]), axis=1)
+                    moved = log_odds_along(model, design[inside], columns, points)
+                    scores[inside] = index[inside, None] + moved[:, 1:] - moved[:, :1]
+        return np.clip(expit(scores, out=scores), *self.clip, out=scores)
+
+    def profile_values(self, feature: int) -> Array | None:
+        """Values of a feature that its profile is a table of; None where the profile is a closed form."""
+        if not self.models or all(is_linear(model) for model in self.models):
+            return None
+        levels = self.table.n_levels(feature)
+        if levels:
+            return np.arange(levels, dtype=np.float64)
+        return _grid(self.table.values[self.table.observed(feature), feature])
+
+    def profile(self, feature: int, device: str = "cpu", values: Array | None = None) -> ScoreProfile:
+        """Scores as a function of one feature, the others staying as they are; networks are evaluated on `device`.
+
+        `values` are those of a table whose rows these are some of, see `profile_values`.
+        """
+        if not self.models:
+            return ScoreProfile(self.clip, logit(self.scores))
+        if all(is_linear(model) for model in self.models):
+            return self._linear_profile(feature)
+        levels, gaps = self.table.n_levels(feature), feature in self.table.incomplete
+        grid = self.profile_values(feature) if values is None else values
+        assert grid is not None
+        encoded = self.table.encode(feature, np.append(grid, np.nan) if gaps else grid)
+        table = logit(np.clip(self._table(self.table.encoding[feature], encoded, device), EDGE, 1 - EDGE))
+        missing = table[:, -1] if gaps else None
+        shown = None if levels else grid
+        return ScoreProfile(self.clip, np.empty(0), table=table[:, : grid.size], grid=shown, missing=missing)
+
+    def _linear_profile(self, feature: int) -> ScoreProfile:
+        """Profile in closed form, where log-odds are sums over columns."""
+        columns, values = self.table.encoding[feature], self.table.values[:, feature]
+        if feature in self.table.level_columns:
+            added = linear_tables(self.models, columns, self.table.level_columns[feature])[self.folds]
+            still = logit(self.raw) - added[np.arange(values.size), values.astype(np.intp)]
+            return ScoreProfile(self.clip, still, table=still[:, None] + added)
+        slopes = np.stack([slopes_of(model)[columns] for model in self.models])[self.folds]
+        index = logit(self.raw) - np.einsum("ij,ij->i", slopes, self.table.encode(feature, values))
+        if levels := self.table.n_levels(feature):
+            table = index[:, None] + np.concatenate((np.zeros((index.size, 1)), slopes), axis=1)[:, :levels]
+            return ScoreProfile(self.clip, index, table=table)
+        mean, spread = (moments[feature] for moments in self.table.scaling)
+        missing = index + slopes[:, 1] if feature in self.table.incomplete else None
+        return ScoreProfile(self.clip, index - slopes[:, 0] * mean / spread, slopes[:, 0] / spread, missing=missing)
+
+    def _table(self, columns: slice, encoded: Array, device: str) -> Array:
+        """Scores of all rows, shape (n, g), when a feature's columns take each of g encoded values."""
+        assert self.folds is not None
+        if device != "cpu" and all(isinstance(model, EarlyStoppedMLP) for model in self.models):
+            from modifind.nuisance.propensity.on_device import network_scores
+
+            return network_scores(self.models, self.folds, self.table.design, columns, encoded, device)
+        design = self.table.design.copy()
+        table = np.empty((design.shape[0], len(encoded)))
+        for k, value in enumerate(encoded):
+            design[:, columns] = value
+            table[:, k] = predict_scores(self.models, self.folds, design)
+        return table
+
+
+def _grid(column: Array) -> Array:
+    """Values of a feature that follow its distribution and reach half its spread beyond the data."""
+    inner = np.quantile(column, np.linspace(0, 1, N_GRID - 2))
+    margin = column.std() / 2
+    return np.unique(np.concatenate(([inner[0] - margin], inner, [inner[-1] + margin])))
