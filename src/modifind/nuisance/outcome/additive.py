@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
+from modifind.nuisance.outcome.contract import ScreenedLearner
 from modifind.nuisance.regression.blocks import quadratic_forms, scaled_gram
 from modifind.nuisance.regression.density import (
     SHAPES,
@@ -30,7 +31,7 @@ FAR = 8.0
 LEAST_ARM = 0.01  # of the other arm's spread is the least scale that weighs rows
 
 
-class AdditiveArms(BaseEstimator, ABC):
+class AdditiveArms(ScreenedLearner, ABC):
     """A learner whose predictions are functions of sums of terms: `terms_`, times `coefficients_`."""
 
     terms_: AdditiveTerms
@@ -151,6 +152,12 @@ class AdditiveLearner(AdditiveArms):
         self.coefficients_[:, :2] *= unit
         self.coefficients_[0, :2] += centre
         del self._location
+
+    def without_rows(self) -> AdditiveLearner:
+        """The learner without residuals and weights of its training rows."""
+        model = copy(self)
+        del model.residual_, model.weight_
+        return model
 
     def _outputs(self, total: Array) -> tuple[Array, Array]:
         scale = np.stack([model.at_index(total[..., 2 + arm]) for arm, model in enumerate(self.scales_)])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
 from modifind.nuisance.outcome.additive import AdditiveLearner
+from modifind.nuisance.outcome.contract import ScreenedLearner
 from modifind.nuisance.regression.blocks import random_rows
 
 N_FOLDS = 2
@@ -18,7 +20,7 @@ N_BINS = 64
 MAX_ROWS = 100_000
 
 
-class BoostingLearner(BaseEstimator):
+class BoostingLearner(ScreenedLearner):
     """Histogram boosting of the mean and of the log-variance, starting from an additive model.
 
     Trees see the treatment among their inputs, so they learn what the arms share from both. Steps and interactions
@@ -101,6 +103,12 @@ class BoostingLearner(BaseEstimator):
         location, scale = self.base_.along(X, columns, points, index)
         location, scale = self._add(rows, location.reshape(n * g, 2), scale.reshape(n * g, 2))
         return location.reshape(n, g, 2), scale.reshape(n, g, 2)
+
+    def without_rows(self) -> BoostingLearner:
+        """The learner on a base without its training rows."""
+        model = copy(self)
+        model.base_ = self.base_.without_rows()
+        return model
 
     def _bins(self, X: Array) -> Array:
         """Bin numbers: trees then need not search for bins, which with weighted rows takes longer than growing them."""

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
@@ -95,6 +96,10 @@ class Likelihood(Protocol):
         """Location, scale and shape of outcomes that no feature tells apart."""
 
 
+class ScreenedLearner(BaseEstimator):
+    """Base of the learners of this package, which are given some of the columns where these are many (`screening`)."""
+
+
 def predict_arms(model: OutcomeLearner, X: Array, *, chances: bool = False) -> tuple[Array, Array]:
     """Location and scale of both arms, checked; locations may have to be `chances`."""
     return _checked(model, "predict", model.predict(X), (X.shape[0], 2), chances)
@@ -112,6 +117,16 @@ def predict_along(
     rows[:, columns] = points.reshape(n * g, -1)
     location, scale = predict_arms(model, rows, chances=chances)
     return location.reshape(n, g, 2), scale.reshape(n, g, 2)
+
+
+def index_of(model: OutcomeLearner, X: Array) -> Any:
+    """What a learner can reuse from feature to feature; None where it has no such thing."""
+    return model.index(X) if hasattr(model, "index") else None
+
+
+def without_rows(model: Any) -> Any:
+    """A fitted learner without what it keeps of its training rows for other learners to start from."""
+    return model.without_rows() if hasattr(model, "without_rows") else model
 
 
 def looks_at(model: OutcomeLearner, columns: slice) -> bool:

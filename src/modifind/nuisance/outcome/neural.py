@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
+from modifind.nuisance.outcome.contract import ScreenedLearner
 from modifind.nuisance.regression.density import centre_and_unit, student_log_density, student_weight
 from modifind.nuisance.regression.training import Float32, Networks
 
@@ -29,7 +29,7 @@ MAX_STEPS = 50
 BLOCK = 8192
 
 
-class NeuralLearner(BaseEstimator):
+class NeuralLearner(ScreenedLearner):
     """Location and scale of each arm by a few networks of two hidden layers, trained side by side.
 
     Every network has one trunk for both arms and four outputs: what the arms' locations share, how they differ, and

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind._typing import Array, Ints
-from modifind.nuisance.outcome.contract import looks_at, predict_along, predict_arms
+from modifind.nuisance.outcome.contract import index_of, looks_at, predict_along, predict_arms, without_rows
 
 
 class Recast(Protocol):
@@ -30,14 +30,11 @@ class RecastLearner:
         The learner.
     recast : Recast
         Made from the rows that it is fitted to, and from no others.
-    training : array of shape (n, p), optional
-        The columns that it is fitted to, for another learner of the same rows.
     """
 
-    def __init__(self, model: Any, recast: Recast, training: Array | None = None) -> None:
+    def __init__(self, model: Any, recast: Recast) -> None:
         self.model = self.stands_for = model
         self.recast = recast
-        self.training = training
 
     def fit(self, X: Array, a: Ints, y: Array, **given: Any) -> RecastLearner:
         """Fit the learner."""
@@ -50,7 +47,11 @@ class RecastLearner:
 
     def index(self, X: Array) -> Array | None:
         """What the learner can reuse from feature to feature."""
-        return self.model.index(self.recast(X)) if hasattr(self.model, "index") else None
+        return index_of(self.model, self.recast(X))
+
+    def without_rows(self) -> RecastLearner:
+        """The same before a learner that keeps nothing of its training rows."""
+        return RecastLearner(without_rows(self.model), self.recast)
 
     def looks_at(self, columns: slice) -> bool:
         """Whether the learner looks at any of some columns."""
