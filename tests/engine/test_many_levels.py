@@ -12,7 +12,7 @@ from modifind.data.schema import read_features
 from modifind.data.weights import Weights
 from modifind.nuisance.conditional import AutoSampler, BoostingSampler, GaussianSampler
 from modifind.nuisance.conditional.level_conditional import LevelModel
-from modifind.nuisance.outcome.level_effects import MOST_GROUPS, LevelEffects
+from modifind.nuisance.outcome.level_effects import MAX_GROUPS, LevelEffects
 from modifind.nuisance.propensity.scores import PropensityModel
 from modifind.nuisance.regression.level_sums import LevelSums
 from modifind.statistics.level_groups import LevelGroups
@@ -123,7 +123,7 @@ def test_at_most_a_hundred_groups_of_levels_are_told_apart():
     effects, _ = LevelEffects.of(table.coded, table.design, a, y, binary=False, weights=Weights.alike(y.size))
     groups = effects.alike(table.encoding[2])
     assert groups.size == 200
-    assert groups.max() < MOST_GROUPS
+    assert groups.max() < MAX_GROUPS
     assert effects.alike(table.encoding[0]) is None
 
 

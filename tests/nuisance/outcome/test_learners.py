@@ -8,11 +8,11 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from conftest import quiet_fit
 from modifind import EffectLikelihood
 from modifind.nuisance.outcome import AdditiveClassifier, AdditiveLearner, BoostingLearner, NeuralLearner
-from modifind.nuisance.outcome.contract import predict_along, predict_arms
+from modifind.nuisance.outcome.contract import own_arm, predict_along, predict_arms
 from modifind.nuisance.outcome.filling import Filling
 from modifind.nuisance.outcome.learners import resolve_learners
 from modifind.nuisance.outcome.recast import RecastLearner
-from modifind.nuisance.outcome.stacking import OutcomeRows, StackedModel, cross_fit, describe, own_arm
+from modifind.nuisance.outcome.stacking import OutcomeRows, StackedModel, cross_fit, describe
 from modifind.nuisance.propensity.scores import arm_folds
 from modifind.statistics.families import Bernoulli, StudentT
 

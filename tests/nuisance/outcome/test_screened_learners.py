@@ -115,7 +115,7 @@ def test_trees_take_the_columns_of_the_splines_they_start_from(monkeypatch):
 
 
 def test_ordinary_tables_are_never_screened(monkeypatch):
-    monkeypatch.setattr(screening._Shapes, "of", lambda X: pytest.fail("screened"))
+    monkeypatch.setattr(screening, "_lines_and_parabolas", lambda X: pytest.fail("screened"))
     X, a, y = many(n=300, p=50)
     fit = cross_fit(
         {"linear": AdditiveLearner(0, products=False)}, OutcomeRows(X, a, y, arm_folds(a, 5, 0)), StudentT()

@@ -17,14 +17,15 @@ from modifind.nuisance.regression.density import (
     SHAPES,
     best_shape,
     centre_and_unit,
+    left_out,
     robust_spread,
+    student_scores,
     student_weight,
 )
-from modifind.nuisance.regression.evidence import first_penalties, renumbered, solve_ridge, symmetric, updated_penalties
-from modifind.nuisance.regression.scale import LEAST_UNIT, LINKS, ScaleModel
+from modifind.nuisance.regression.evidence import first_penalties, renumbered, ridge_by_evidence
+from modifind.nuisance.regression.scale import LINKS, MIN_UNIT, ScaleModel
 from modifind.nuisance.regression.terms import AdditiveTerms
 
-MAX_LEVERAGE = 0.9
 ROUNDS = 3
 MAX_CURVES_PER_ROW = 2
 FAR = 8.0
@@ -121,7 +122,7 @@ class AdditiveLearner(AdditiveArms):
         centre, unit = centre_and_unit(y)
         scaled = (y - centre) / unit
         # An arm whose outcome hardly varies must not outweigh the other one: what the arms share is fitted to both.
-        least = max(LEAST_ARM * max(robust_spread(scaled[r]) for r in rows), LEAST_UNIT)
+        least = max(LEAST_ARM * max(robust_spread(scaled[r]) for r in rows), MIN_UNIT)
         arms = [_Arm(r, scaled[r], counts[r], least) for r in rows]
         n_knots = min(self.n_knots, 1 + MAX_CURVES_PER_ROW * X.shape[0] // max(X.shape[1], 1))
         self._use(AdditiveTerms.of(X, n_knots), X, arms)
@@ -208,20 +209,17 @@ class _Arm:
     @property
     def scores(self) -> tuple[Array, Array]:
         """Of the location and of the log-scale, times the weights of the rows."""
-        u = self.residual / self.scale
-        weight = student_weight(u, self.shape)
-        return self.counts.times(weight * u), self.counts.times(weight * u**2 - 1.0)
+        location, log_scale = student_scores(self.residual / self.scale, self.shape)
+        return self.counts.times(location), self.counts.times(log_scale)
 
     def update(self, location: ArmLocations, number: int, columns: Ints, n_steps: int) -> None:
         """Leave-one-out residuals of a new location, their scale, and the weights that follow."""
         leverage = self.counts.times(self.weight) * location.leverage(self.terms, number)
-        fitted = self.terms @ location.coefficients[number]
-        self.residual = (self.y - fitted) / (1.0 - np.clip(leverage, 0.0, MAX_LEVERAGE))
-        part = np.take(self.terms, columns, axis=1)
-        for model in self.models:
-            model.fit(part, self.residual, self.shape, n_steps, self.counts)
-        self.models = [min(self.models, key=lambda model: model.criterion)]
-        self.scale = self.models[0].at(part)
+        self.residual = left_out(self.y - self.terms @ location.coefficients[number], leverage)
+        terms = np.take(self.terms, columns, axis=1)
+        fitted = [model.fit(terms, self.residual, self.shape, n_steps, self.counts) for model in self.models]
+        self.models = [min(fitted, key=lambda model: model.criterion)]
+        self.scale = self.models[0].at(terms)
         standardised = self.residual / self.scale
         self.shape = best_shape(standardised, self.counts)
         self.weight = student_weight(standardised, self.shape) / np.maximum(self.scale, self.least) ** 2
@@ -252,14 +250,10 @@ class ArmLocations:
         both, apart = grams[1] + grams[0], (grams[1] - grams[0])[:, self.contrast] / 2
         gram = np.block([[both, apart], [apart.T, both[np.ix_(self.contrast, self.contrast)] / 4]])
         side = np.concatenate((sides[1] + sides[0], (sides[1] - sides[0])[self.contrast] / 2))
-        for step in range(n_steps):
-            solution, inverse = solve_ridge(gram, side, self.penalties, self.groups)
-            if step < n_steps - 1:
-                self.penalties, _ = updated_penalties(solution, inverse, np.diag(gram), self.penalties, self.groups)
+        solution, self.inverse, self.penalties, _ = ridge_by_evidence(gram, side, self.penalties, self.groups, n_steps)
         half = np.zeros(self.n_terms)
         half[self.contrast] = solution[self.n_terms :] / 2
         self.coefficients = [solution[: self.n_terms] - half, solution[: self.n_terms] + half]
-        self.inverse = symmetric(inverse)
 
     def leverage(self, terms: Array, arm: int) -> Array:
         """Variance of each row's fitted value when weights are inverse variances."""

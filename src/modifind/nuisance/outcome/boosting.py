@@ -12,8 +12,8 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
 from modifind.nuisance.outcome.additive import AdditiveLearner
-from modifind.nuisance.outcome.contract import ScreenedLearner
-from modifind.nuisance.regression.blocks import random_rows
+from modifind.nuisance.outcome.contract import ScreenedLearner, own_arm
+from modifind.nuisance.regression.blocks import bin_edges, random_rows
 
 N_FOLDS = 2
 N_BINS = 64
@@ -65,24 +65,22 @@ class BoostingLearner(ScreenedLearner):
         self.base_ = base.fit(X, a, y, **weights.argument()) if fitted_base is None else fitted_base
         rows = random_rows(y.size, MAX_ROWS)
         X, a, target, weight = X[rows], a[rows], self.base_.residual_[rows], self.base_.weight_[rows]
-        self.edges_ = [np.unique(np.quantile(column, np.arange(1, N_BINS) / N_BINS)) for column in X.T]
+        self.edges_ = [bin_edges(column, N_BINS) for column in X.T]
         inputs = np.column_stack((self._bins(X), a))
         counts = weights[rows].effective
         weight = counts.times(weight)
         weight = weight / weight.mean() * counts.values.mean()  # their sum is the effective number of rows
-        folds = np.arange(a.size) % N_FOLDS  # rows come in no order that matters
-        left = np.empty(a.size)
+        held_out = np.empty(a.size)
         for fold in range(N_FOLDS):
-            out = folds == fold
-            trees = self._mean_trees().fit(inputs[~out], target[~out], sample_weight=weight[~out])
-            left[out] = target[out] - trees.predict(inputs[out])
-        self.mean_ = self._mean_trees().fit(inputs, target, sample_weight=weight)
-        scale = self.base_.predict(X)[1][np.arange(a.size), a]
-        square = np.clip((left / scale) ** 2, 1e-3, 25.0)  # a few wild rows must not decide the trees
+            out = np.arange(a.size) % N_FOLDS == fold  # rows come in no order that matters
+            trees = _trees(self.max_iter).fit(inputs[~out], target[~out], sample_weight=weight[~out])
+            held_out[out] = trees.predict(inputs[out])
+        self.mean_ = _trees(self.max_iter).fit(inputs, target, sample_weight=weight)
+        residual = (target - held_out) / own_arm(self.base_.predict(X)[1], a)
+        square = np.clip(residual**2, 1e-3, 25.0)  # a few wild rows must not decide the trees
         inflation = float(counts.mean(square))
-        self.variance_ = HistGradientBoostingRegressor(
-            loss="gamma", max_iter=max(self.max_iter // 2, 1), **_settings()
-        ).fit(inputs, square / inflation, sample_weight=counts.given)
+        self.variance_ = _trees(max(self.max_iter // 2, 1), loss="gamma")
+        self.variance_.fit(inputs, square / inflation, sample_weight=counts.given)
         self.log_inflation_ = 0.5 * float(np.log(inflation))
         return self
 
@@ -122,17 +120,16 @@ class BoostingLearner(ScreenedLearner):
             factor[:, arm] = 0.5 * np.log(self.variance_.predict(inputs)) + self.log_inflation_
         return location + shift, scale * np.exp(factor)
 
-    def _mean_trees(self) -> Any:
-        return HistGradientBoostingRegressor(max_iter=self.max_iter, **_settings())
 
-
-def _settings() -> dict[str, Any]:
-    return {
-        "learning_rate": 0.15,
-        "max_leaf_nodes": 8,
-        "min_samples_leaf": 20,
-        "l2_regularization": 1.0,
-        "max_bins": N_BINS,
-        "early_stopping": False,
-        "random_state": 0,  # no subsampling and bins are given: nothing is random
-    }
+def _trees(max_iter: int, **settings: Any) -> Any:
+    return HistGradientBoostingRegressor(
+        max_iter=max_iter,
+        learning_rate=0.15,
+        max_leaf_nodes=8,
+        min_samples_leaf=20,
+        l2_regularization=1.0,
+        max_bins=N_BINS,
+        early_stopping=False,
+        random_state=0,  # no subsampling, and bins are given: nothing is random
+        **settings,
+    )

@@ -67,11 +67,9 @@ class Likelihood(Protocol):
     kind: ClassVar[str]
     chances: ClassVar[bool] = False
 
-    @abstractmethod
     def fitted(self, y: Array, location: Array, scale: Array, weights: Weights | None = None) -> Likelihood:
         """The same with what all rows share beside location and scale, such as the dispersion of counts."""
 
-    @abstractmethod
     def as_number(self, y: Array) -> Array:
         """The outcome as a number whose average tells columns and levels apart that matter."""
 
@@ -83,11 +81,9 @@ class Likelihood(Protocol):
     def residual(self, y: Array, location: Array, scale: Array | float) -> Array:
         """Outcome less location, in units of the scale."""
 
-    @abstractmethod
     def best_shape(self, residual: Array, weights: Weights | None = None) -> float:
         """The shape of greatest likelihood."""
 
-    @abstractmethod
     def origin(self, y: Array) -> tuple[float, float]:
         """Centre and unit of outcomes, on which the weights of a stack must not depend."""
 
@@ -127,6 +123,11 @@ def index_of(model: OutcomeLearner, X: Array) -> Any:
 def without_rows(model: Any) -> Any:
     """A fitted learner without what it keeps of its training rows for other learners to start from."""
     return model.without_rows() if hasattr(model, "without_rows") else model
+
+
+def own_arm(both: Array, a: Ints) -> Array:
+    """The column of each row's own arm."""
+    return both[np.arange(a.size), a]
 
 
 def looks_at(model: OutcomeLearner, columns: slice) -> bool:

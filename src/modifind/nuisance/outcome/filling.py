@@ -27,21 +27,16 @@ class Filling:
     @classmethod
     def of(cls, X: Array, columns: tuple[int, ...]) -> Filling:
         """Means of the rows in which each column is not missing; 0 where it is in all."""
-        means = []
-        for j in columns:
-            own = X[X[:, j + 1] == 0, j]
-            means.append(float(own.mean()) if own.size else 0.0)
-        return cls(columns, tuple(means))
+        known = [X[X[:, j + 1] == 0, j] for j in columns]
+        return cls(columns, tuple(float(values.mean()) if values.size else 0.0 for values in known))
 
     def __call__(self, X: Array, first: int = 0) -> Array:
         """Rows, of any shape, whose last axis has all columns, or neighbouring ones from `first` on, filled in."""
-        places = [(j - first, mean) for j, mean in zip(self.columns, self.means, strict=True)]
-        places = [(j, mean) for j, mean in places if j >= 0 and j + 1 < X.shape[-1]]
-        if not places:
-            return X
-        X = X.copy()
-        for j, mean in places:
-            X[..., j] = np.where(X[..., j + 1] > 0, mean, X[..., j])
+        X = X.copy() if self.columns else X
+        for j, mean in zip(self.columns, self.means, strict=True):
+            if first <= j < first + X.shape[-1] - 1:
+                values, missing = X[..., j - first], X[..., j + 1 - first] > 0
+                X[..., j - first] = np.where(missing, mean, values)
         return X
 
     def place(self, columns: slice) -> slice:

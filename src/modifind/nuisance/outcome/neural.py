@@ -147,14 +147,8 @@ class NeuralLearner(ScreenedLearner):
 
     def predict(self, X: Array) -> tuple[Array, Array]:
         """Location and scale of every row in both arms, shape (n, 2) each."""
-        X = np.asarray(X, dtype=np.float64)
-        location, scale = np.empty((X.shape[0], 2)), np.empty((X.shape[0], 2))
-        for start in range(0, X.shape[0], BLOCK):
-            part = slice(start, start + BLOCK)
-            inputs = self._inputs(X[part])
-            entered = np.stack([inputs @ enter for enter in self.weights_["enter"]])
-            location[part], scale[part] = self._combine(entered)
-        return location, scale
+        location, scale = self.along(X, slice(0, 0), np.empty((len(X), 1, 0)))  # no column moves
+        return location[:, 0], scale[:, 0]
 
     def along(self, X: Array, columns: slice, points: Array) -> tuple[Array, Array]:
         """Location and scale, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
@@ -163,13 +157,11 @@ class NeuralLearner(ScreenedLearner):
         location, scale = np.empty((n, g, 2)), np.empty((n, g, 2))
         step = max(BLOCK // max(g, 1), 1)
         for start in range(0, n, step):
-            part = slice(start, start + step)
-            inputs, moved = self._inputs(X[part]), change[part]
-            entered = np.stack(
-                [((inputs @ enter)[:, None] + moved @ enter[:-1][columns]) for enter in self.weights_["enter"]]
-            )
+            rows = slice(start, start + step)
+            inputs, moved = self._inputs(X[rows]), change[rows]
+            entered = np.stack([(inputs @ w)[:, None] + moved @ w[:-1][columns] for w in self.weights_["enter"]])
             flat = entered.reshape(entered.shape[0], -1, entered.shape[-1])
-            location[part], scale[part] = (out.reshape(-1, g, 2) for out in self._combine(flat))
+            location[rows], scale[rows] = (out.reshape(-1, g, 2) for out in self._combine(flat))
         return location, scale
 
     def _inputs(self, X: Array) -> Float32:
@@ -178,7 +170,7 @@ class NeuralLearner(ScreenedLearner):
         return np.column_stack((columns, np.ones(X.shape[0]))).astype(np.float32)
 
     def _combine(self, entered: Float32) -> tuple[Array, Array]:
-        """One location and scale, shape (rows, 2) each, from what enters the networks, (members, rows, hidden + 4)."""
+        """Location and scale, shape (rows, 2) each, from what enters the networks, (members, rows, hidden + 4)."""
         w = self.weights_
         n_hidden = w["second"].shape[-1]
         hidden = _silu(entered[..., :n_hidden])
@@ -199,19 +191,11 @@ class _Ensemble(Networks):
     max_gradient = MAX_GRADIENT
 
     def __init__(
-        self,
-        learner: NeuralLearner,
-        inputs: Float32,
-        a: Ints,
-        y: Array,
-        rng: np.random.Generator,
-        counts: Weights,
+        self, learner: NeuralLearner, inputs: Float32, a: Ints, y: Array, rng: np.random.Generator, counts: Weights
     ) -> None:
-        n_inputs = inputs.shape[1]
-        hidden, members = learner.hidden, learner.members
-        self.rng = rng
+        hidden, members, self.rng = learner.hidden, learner.members, rng
         shapes = {
-            "enter": (n_inputs, hidden + N_OUTPUTS),
+            "enter": (inputs.shape[1], hidden + N_OUTPUTS),
             "second": (hidden, hidden),
             "second_bias": (1, hidden),
             "last": (hidden, N_OUTPUTS),
@@ -219,37 +203,31 @@ class _Ensemble(Networks):
         super().__init__(learner, "the neural learner", shapes, members)
         held, self.training = _held_out(a, members, learner.validation_fraction, rng)
         self.theta = self.tensor(np.stack([self._initial() for _ in range(members)]))
-        decayed = self._flat({name: self._is_weight(name) for name in self.shapes})
-        self.threshold = self.tensor(learner.learning_rate * learner.weight_decay * decayed)
+        decays = {name: np.full(shape, float(name != "second_bias")) for name, shape in shapes.items()}
+        decays["enter"][-1] = 0.0
+        self.threshold = self.tensor(learner.learning_rate * learner.weight_decay * self._flat(decays))
         self.inputs = self.tensor(inputs)
         # Per row: what each output adds to location and log-scale in units of the arm's constants, and the outcome.
         center, log_scale = learner.constants_
         unit = np.exp(-log_scale[a])
         reach = learner.reach_[a] * unit
         rows = np.column_stack((reach, (a - 0.5) * reach, a == 0, a == 1, (y - center[a]) * unit))
-        # The weights come last, where the likelihood does not look.
-        rows = np.column_stack((rows * learner.varies_[a][:, None], counts.values))
-        self.rows = self.tensor(rows.astype(np.float32))
+        rows *= learner.varies_[a][:, None]
+        self.rows = self.tensor(np.column_stack((rows, counts.values)).astype(np.float32))  # weights come last
         self.held = self._gather(held)
         self.constant = -np.average(log_scale[a][held], axis=1, weights=counts.values[held])
 
-    def _flat(self, layers: dict[str, Float32]) -> Float32:
+    def _flat(self, layers: dict[str, Array]) -> Float32:
         return np.concatenate([layers[name].ravel() for name in self.shapes]).astype(np.float32)
 
     def _initial(self) -> Float32:
         """Random weights of one network; those of the outputs are zero, so that it starts from the constants."""
         hidden = self.settings.hidden
-        layers = {name: np.zeros(shape, dtype=np.float32) for name, shape in self.shapes.items()}
+        layers = {name: np.zeros(shape) for name, shape in self.shapes.items()}
         for name in ("enter", "second"):
             shape = (self.shapes[name][0], hidden)
             layers[name][:, :hidden] = self.rng.standard_normal(shape) / math.sqrt(shape[0])
         return self._flat(layers)
-
-    def _is_weight(self, name: str) -> Float32:
-        mark = np.full(self.shapes[name], 0.0 if name.endswith("bias") else 1.0, dtype=np.float32)
-        if name == "enter":
-            mark[-1] = 0.0
-        return mark
 
     def log_likelihood(self, theta: torch.Tensor, inputs: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """Of each network at its rows, shape (members, rows), less what no weight changes."""

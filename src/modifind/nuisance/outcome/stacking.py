@@ -25,6 +25,7 @@ from modifind.nuisance.outcome.contract import (
     check_along,
     index_of,
     looks_at,
+    own_arm,
     predict_along,
     predict_arms,
     without_rows,
@@ -376,11 +377,6 @@ def _fitted(candidate: Any, start: _Start, X: Array, rows: OutcomeRows) -> Any:
         model = RecastLearner(model, start.kept)
     model.fit(X, rows.a, rows.y, **arguments)
     return model
-
-
-def own_arm(both: Array, a: Ints) -> Array:
-    """The column of each row's own arm."""
-    return both[np.arange(a.size), a]
 
 
 def arm_shapes(y: Array, a: Ints, location: Array, scale: Array, *, family: Likelihood, weights: Weights) -> Array:

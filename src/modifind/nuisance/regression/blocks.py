@@ -38,8 +38,18 @@ def quadratic_forms(terms: Array, form: Array) -> Array:
     return values
 
 
-def random_rows(n_rows: int, most: int) -> Ints | slice:
-    """All rows, or `most` of them: always the same choice, in their order, and at random, since tables have periods."""
-    if n_rows <= most:
+def product_sums(left: Array, right: Array, residual: Array, variance: Array) -> tuple[Array, Array]:
+    """Sums over rows of residuals times the product of a column of each matrix, and the variances of these sums."""
+    return left.T @ (residual[:, None] * right), (left**2).T @ (variance[:, None] * right**2)
+
+
+def bin_edges(column: Array, n_bins: int) -> Array:
+    """Distinct quantiles between bins of about equal size; rows with the same value share a bin."""
+    return np.unique(np.quantile(column, np.arange(1, n_bins) / n_bins))
+
+
+def random_rows(n_rows: int, max_rows: int) -> Ints | slice:
+    """All rows, or a random choice of `max_rows`, in their order; the same choice in every call."""
+    if n_rows <= max_rows:
         return slice(None)
-    return np.sort(np.random.default_rng(0).choice(n_rows, most, replace=False))
+    return np.sort(np.random.default_rng(0).choice(n_rows, max_rows, replace=False))

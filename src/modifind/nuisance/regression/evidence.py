@@ -54,6 +54,21 @@ def updated_penalties(
     return new, float(freedom.sum())
 
 
+def ridge_by_evidence(
+    matrix: Array, side: Array, penalties: Array, groups: Ints, n_steps: int
+) -> tuple[Array, Array, Array, Array]:
+    """Alternate between the solution and the penalties; the inverse is whole.
+
+    Returns the last solution, its inverse and its penalties, and the penalties that would come next.
+    """
+    following = penalties
+    for _ in range(n_steps):
+        penalties = following
+        solution, inverse = solve_ridge(matrix, side, penalties, groups)
+        following, _ = updated_penalties(solution, inverse, np.diag(matrix), penalties, groups)
+    return solution, symmetric(inverse), penalties, following
+
+
 def symmetric(lower: Array) -> Array:
     """The symmetric matrix with this lower triangle."""
     lower = np.tril(lower)

@@ -13,10 +13,23 @@ from sklearn.linear_model import LogisticRegression
 
 from modifind._typing import Array
 from modifind.data.weights import Weights
-from modifind.nuisance.regression.blocks import quadratic_forms, random_rows, row_blocks, scaled_gram
-from modifind.nuisance.regression.density import SHAPES, best_shape, centre_and_unit, student_weight
-from modifind.nuisance.regression.evidence import first_penalties, renumbered, solve_ridge, symmetric, updated_penalties
-from modifind.nuisance.regression.scale import LEAST_UNIT, ScaleModel
+from modifind.nuisance.regression.blocks import bin_edges, quadratic_forms, random_rows, row_blocks, scaled_gram
+from modifind.nuisance.regression.density import (
+    SHAPES,
+    best_shape,
+    centre_and_unit,
+    left_out,
+    student_scores,
+    student_weight,
+)
+from modifind.nuisance.regression.evidence import (
+    first_penalties,
+    renumbered,
+    ridge_by_evidence,
+    solve_ridge,
+    symmetric,
+)
+from modifind.nuisance.regression.scale import MIN_UNIT, ScaleModel
 from modifind.nuisance.regression.splines import ColumnBasis
 from modifind.nuisance.regression.terms import AdditiveTerms
 
@@ -26,7 +39,6 @@ SIGN = 0.1  # p-value of a column's bins at which it gets a curve
 SCALE_CURVES = 4
 MAX_CLASSES = 5
 ROUNDS = 3
-MAX_LEVERAGE = 0.9
 MAX_ROWS = 20_000  # as many teach penalties, products and scales as much as all
 
 
@@ -79,22 +91,18 @@ class SmoothRegression:
         precision = student_weight(standardised, self.shape)
         for turn in range(ROUNDS):
             if turn == 1:
-                weight = student_weight(standardised, self.shape)
-                scores = [weight * standardised, weight * standardised**2 - 1.0]
-                self._use(called_for(X, scores, counts))
+                self._use(called_for(X, list(student_scores(standardised, self.shape)), counts))
                 terms = self.terms(X)
             weight = counts.times(precision)
             gram, side = scaled_gram(terms, np.sqrt(weight)), terms.T @ (weight * scaled)
-            for _ in range(6 if turn < 2 else 4):
-                solution, inverse = solve_ridge(gram, side, self.penalties, self.terms.groups)
-                self.penalties, _ = updated_penalties(
-                    solution, inverse, np.diag(gram), self.penalties, self.terms.groups
-                )
-            leverage = weight * quadratic_forms(terms, symmetric(inverse))
-            residual = (scaled - terms @ solution) / (1.0 - np.clip(leverage, 0.0, MAX_LEVERAGE))
-            part = np.take(terms, self.scale_columns, axis=1)
-            self.scale.fit(part, residual, self.shape, (4, 6, 4)[turn], counts)
-            scale = np.maximum(self.scale.at(part), LEAST_UNIT)
+            n_steps = 6 if turn < 2 else 4
+            solution, inverse, _, self.penalties = ridge_by_evidence(
+                gram, side, self.penalties, self.terms.groups, n_steps
+            )
+            residual = left_out(scaled - terms @ solution, weight * quadratic_forms(terms, inverse))
+            scale_terms = np.take(terms, self.scale_columns, axis=1)
+            self.scale.fit(scale_terms, residual, self.shape, (4, 6, 4)[turn], counts)
+            scale = np.maximum(self.scale.at(scale_terms), MIN_UNIT)
             standardised = residual / scale
             self.shape = best_shape(standardised, counts)
             precision = student_weight(standardised, self.shape) / scale**2
@@ -103,8 +111,8 @@ class SmoothRegression:
 
     def refit(self, X: Array, y: Array, weights: Weights) -> SmoothRegression:
         """A model of other rows with the same terms and penalties."""
-        found = copy(self)
-        found.scale = deepcopy(self.scale)
+        model = copy(self)
+        model.scale = deepcopy(self.scale)
         scaled = (y - self.centre) / self.unit
         gram, side = np.zeros((self.terms.degree.size,) * 2), np.zeros(self.terms.degree.size)
         for rows in row_blocks(y.size):
@@ -120,10 +128,10 @@ class SmoothRegression:
         terms = self.terms(X[few])
         _, scale = self._predict(X[few])
         leverage = counts.times(1.0 / scale**2) * quadratic_forms(terms, symmetric(inverse))
-        residual = (scaled[few] - terms @ solution) / (1.0 - np.clip(leverage, 0.0, MAX_LEVERAGE))
-        found.scale.fit(np.take(terms, self.scale_columns, axis=1), residual, self.shape, 2, counts)
-        found._set(solution)
-        return found
+        residual = left_out(scaled[few] - terms @ solution, leverage)
+        model.scale.fit(np.take(terms, self.scale_columns, axis=1), residual, self.shape, 2, counts)
+        model._set(solution)
+        return model
 
     def predict(self, X: Array) -> tuple[Array, Array]:
         """Location and scale of every row."""
@@ -132,7 +140,7 @@ class SmoothRegression:
 
     def _predict(self, X: Array) -> tuple[Array, Array]:
         index = self.terms.combine(X, self.coefficients)
-        return index[:, 0], np.maximum(self.scale.at_index(index[:, 1]), LEAST_UNIT)
+        return index[:, 0], np.maximum(self.scale.at_index(index[:, 1]), MIN_UNIT)
 
     def _use(self, terms: AdditiveTerms) -> None:
         self.terms = terms
@@ -197,7 +205,7 @@ def called_for(X: Array, scores: list[Array], counts: Weights, sign: float = SIG
 
 def _bends(column: Array, scores: list[Array], sign: float) -> bool:
     """Whether sums of any of the scores over bins of a column are larger than chance has them."""
-    edges = np.unique(np.quantile(column, np.arange(1, N_BINS) / N_BINS))
+    edges = bin_edges(column, N_BINS)
     bins = np.searchsorted(edges, column)
     for score in scores:
         sums, squares = (np.bincount(bins, part) for part in (score, score**2))
