@@ -21,8 +21,8 @@ class Filling:
         What those get.
     """
 
-    columns: tuple[int, ...]
-    means: tuple[float, ...]
+    columns: tuple[int, ...] = ()
+    means: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, X: Array, columns: tuple[int, ...]) -> Filling:
@@ -38,7 +38,3 @@ class Filling:
                 values, missing = X[..., j - first], X[..., j + 1 - first] > 0
                 X[..., j - first] = np.where(missing, mean, values)
         return X
-
-    def place(self, columns: slice) -> slice:
-        """Columns stay where they are."""
-        return columns

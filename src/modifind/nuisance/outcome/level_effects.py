@@ -45,14 +45,16 @@ class LevelEffects:
         The effects, which take the place of these columns.
     """
 
-    columns: tuple[slice, ...]
-    tables: tuple[Array, ...]
+    columns: tuple[slice, ...] = ()
+    tables: tuple[Array, ...] = ()
 
     @classmethod
     def of(
         cls, coded: Coded, X: Array, a: Ints, y: Array, *, binary: bool, weights: Weights
     ) -> tuple[LevelEffects, Array]:
         """Learn effects from rows; also the columns of these rows, each with the effects that the others show."""
+        if not coded:
+            return cls(), X
         folds, counts = inner_folds(y.size), weights.effective
         residual, weight, scale = _without_levels(coded, X, a, y, binary, weights)
         weight = counts.times(weight)
@@ -80,6 +82,8 @@ class LevelEffects:
     def __call__(self, X: Array, first: int = 0) -> Array:
         """Rows, of any shape, whose last axis has all columns, or neighbouring ones from `first` on, with effects."""
         inside = self._inside(X, first)
+        if not inside:
+            return X
         effects = [table[X[..., category.start - first].astype(np.intp)] for category, table in inside]
         return self._replace(X, effects, first)
 
@@ -158,8 +162,8 @@ def _grouped(table: Array, units: Array, counts: NDArray[np.intp]) -> Array:
     spread = np.maximum(np.sqrt(share @ (table - share @ table) ** 2), 1e-300)
     common = np.minimum(spread * units / LARGE_EFFECT, 1.0)
     scaled = table / spread * np.where(np.arange(units.size) % 2 == 0, common, 1.0)
-    counts = counts + 1e-3
-    groups = KMeans(MAX_GROUPS, n_init=1, max_iter=30, random_state=0).fit(scaled, sample_weight=counts).labels_
-    sums = [np.bincount(groups, counts * column, minlength=MAX_GROUPS) for column in table.T]
-    weight = np.bincount(groups, counts, minlength=MAX_GROUPS)
-    return (np.stack(sums, axis=1) / np.maximum(weight, 1e-300)[:, None])[groups]
+    weight = counts + 1e-3
+    groups = KMeans(MAX_GROUPS, n_init=1, max_iter=30, random_state=0).fit(scaled, sample_weight=weight).labels_
+    sums = [np.bincount(groups, weight * column, minlength=MAX_GROUPS) for column in table.T]
+    total = np.bincount(groups, weight, minlength=MAX_GROUPS)
+    return (np.stack(sums, axis=1) / np.maximum(total, 1e-300)[:, None])[groups]

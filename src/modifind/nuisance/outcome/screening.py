@@ -1,8 +1,8 @@
-"""Learners of the outcome where columns are many: which columns they are fitted to, and how they answer for all."""
+"""Learners of the outcome where columns are many: which columns they are given, and how they predict from all."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.binary import AdditiveClassifier
-from modifind.nuisance.outcome.contract import own_arm
+from modifind.nuisance.outcome.contract import index_of, own_arm, predict_along, predict_arms, without_rows
 from modifind.nuisance.regression.density import centre_and_unit, student_scores
 from modifind.nuisance.regression.screening import has_many_columns
 
@@ -24,26 +24,57 @@ SHAPE = 6.0
 N_KNOTS = 5
 
 
-@dataclass(frozen=True)
-class KeptColumns:
-    """Some of all columns: the outcome is taken not to depend on the others.
+class SubsetLearner:
+    """A learner that is given some of the columns: the outcome is taken not to depend on the others.
 
-    Attributes
+    Parameters
     ----------
+    model : learner
+        The learner.
     kept : array of int
-        Their positions, in ascending order.
+        Positions of the columns that it is given, in ascending order.
     """
 
-    kept: Ints
+    def __init__(self, model: Any, kept: Ints) -> None:
+        self.model = self.stands_for = model
+        self.kept = kept
 
-    def __call__(self, X: Array, first: int = 0) -> Array:
-        """Those of rows, of any shape, whose last axis has all columns, or neighbouring ones from `first` on."""
-        return X[..., self.kept[self.place(slice(first, first + X.shape[-1]))] - first]
+    def fit(self, X: Array, a: Ints, y: Array, **arguments: Any) -> SubsetLearner:
+        """Fit the learner."""
+        self.model.fit(X[:, self.kept], a, y, **arguments)
+        return self
 
-    def place(self, columns: slice) -> slice:
-        """Where the kept ones of neighbouring columns lie among all that are kept."""
+    def predict(self, X: Array) -> tuple[Array, Array]:
+        """Location and scale of every row in both arms, shape (n, 2) each."""
+        return predict_arms(self.model, X[:, self.kept])
+
+    def index(self, X: Array) -> Any:
+        """What the learner can reuse from feature to feature."""
+        return index_of(self.model, X[:, self.kept])
+
+    def without_rows(self) -> SubsetLearner:
+        """The same of a learner that keeps nothing of its training rows."""
+        return SubsetLearner(without_rows(self.model), self.kept)
+
+    def looks_at(self, columns: slice) -> bool:
+        """Whether the learner looks at any of some columns."""
+        inside = self._inside(columns)
+        return inside.stop > inside.start
+
+    def _inside(self, columns: slice) -> slice:
+        """Positions of neighbouring columns among those that are kept."""
         start, stop = np.searchsorted(self.kept, (columns.start, columns.stop))
         return slice(int(start), int(stop))
+
+    def along(self, X: Array, columns: slice, points: Array, index: Any = None) -> tuple[Array, Array]:
+        """Location and scale, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
+        inside, X = self._inside(columns), X[:, self.kept]
+        if inside.stop > inside.start:
+            return predict_along(self.model, X, inside, points[..., self.kept[inside] - columns.start], index)
+        first = slice(0, 1)  # nothing moves: one point, the row as it is, stands for all
+        location, scale = predict_along(self.model, X, first, X[:, None, first], index)
+        shape = (*points.shape[:2], 2)
+        return np.broadcast_to(location, shape), np.broadcast_to(scale, shape)
 
 
 def is_screened(n_rows: int, n_columns: int) -> bool:
@@ -51,7 +82,7 @@ def is_screened(n_rows: int, n_columns: int) -> bool:
     return has_many_columns(n_rows, n_columns) or n_columns > MAX_COLUMNS
 
 
-def screened_columns(X: Array, a: Ints, y: Array, *, binary: bool, weights: Weights) -> KeptColumns | None:
+def screened_columns(X: Array, a: Ints, y: Array, *, binary: bool, weights: Weights) -> Ints | None:
     """The columns that a learner of these rows should be given; None where they are few enough for all.
 
     Columns are ranked by score tests of lines and parabolas: for the location common to both arms, for its difference
@@ -86,7 +117,7 @@ def screened_columns(X: Array, a: Ints, y: Array, *, binary: bool, weights: Weig
         rank = np.argsort(np.argsort(-strength, axis=1, kind="stable"), axis=1)
         order = np.lexsort((-strength.max(axis=0), rank.min(axis=0)))
         kept = np.union1d(kept, order[: max(int(share * n_kept), 1)])
-    return KeptColumns(kept)
+    return kept
 
 
 def _scores(X: Array, a: Ints, y: Array, binary: bool, weights: Weights) -> list[Array]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from itertools import product
 from typing import Any
 
@@ -32,8 +31,8 @@ from modifind.nuisance.outcome.contract import (
 )
 from modifind.nuisance.outcome.filling import Filling
 from modifind.nuisance.outcome.level_effects import LevelEffects
-from modifind.nuisance.outcome.recast import Recast, RecastLearner
-from modifind.nuisance.outcome.screening import KeptColumns, is_screened, screened_columns
+from modifind.nuisance.outcome.recast import Recast
+from modifind.nuisance.outcome.screening import SubsetLearner, is_screened, screened_columns
 from modifind.nuisance.regression.blocks import random_rows
 from modifind.nuisance.regression.convex import convex_weights
 from modifind.nuisance.regression.level_sums import Coded
@@ -54,38 +53,40 @@ class StackedModel:
     """Weighted mean of several learners' locations and of the logarithms of their scales.
 
     No scale is below `least_scale`: in an arm whose outcome is constant, rounding would decide otherwise. Locations may
-    have to be `chances`.
+    have to be `chances`. All learners see columns behind the `recast`.
     """
 
     models: tuple[OutcomeLearner, ...]
     weights: tuple[float, ...]
     least_scale: float = 0.0
     chances: bool = False
+    recast: Recast = field(default_factory=Recast)
 
     def predict(self, X: Array) -> tuple[Array, Array]:
         """Location and scale of every row in both arms, shape (n, 2) each."""
+        X = self.recast(X)
         return self.combine([predict_arms(model, X, chances=self.chances) for model in self.models])
 
-    def index(self, X: Array) -> tuple[Array | None, ...]:
+    def index(self, X: Array) -> tuple[Any, ...]:
         """What each learner can reuse from feature to feature."""
+        X = self.recast(X)
         return tuple(index_of(model, X) for model in self.models)
 
     def looks_at(self, columns: slice) -> bool:
         """Whether any learner looks at any of some columns."""
-        return any(looks_at(model, columns) for model in self.models)
+        return any(looks_at(model, self.recast.place(columns)) for model in self.models)
 
     def alike(self, columns: slice) -> NDArray[np.intp] | None:
         """Groups of levels of a category that no learner can tell apart; None where it can, and for other features."""
-        first = self.models[0]  # learners of a fold share what they know of levels
-        return first.alike(columns) if hasattr(first, "alike") else None
+        return self.recast.effects.alike(columns)
 
     def along(
-        self, X: Array, columns: slice, points: Array, index: tuple[Array | None, ...] | None = None
+        self, X: Array, columns: slice, points: Array, index: tuple[Any, ...] | None = None
     ) -> tuple[Array, Array]:
         """The same, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
+        where = self.recast(X), self.recast.place(columns), self.recast(points, columns.start)
         pairs = zip(self.models, index or (None,) * len(self.models), strict=True)
-        where = X, columns, points
-        return self.combine([predict_along(model, *where, part, chances=self.chances) for model, part in pairs])
+        return self.combine([predict_along(model, *where, known, chances=self.chances) for model, known in pairs])
 
     def combine(self, parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
         """The stack's location and scale from those of its learners."""
@@ -188,23 +189,25 @@ def cross_fit(
     outside the fold. Learners see categories of many levels as effects that the levels have in the rows outside the
     fold.
     """
-    fits, best = _choose(_Fits(candidates, rows, family, n_jobs))
+    fits = _Fits(candidates, rows, family, n_jobs)
+    taken, best = _choose(fits)
     low, high = np.quantile(rows.y, (0.25, 0.75))
     min_scale = MIN_SCALE * float((high - low) or rows.y.std())
     models = []
     location, scale = np.empty((rows.y.size, 2)), np.empty((rows.y.size, 2))
     for fold, weights in enumerate(best.weights):
-        members = [(fit, float(weight)) for fit, weight in zip(fits.values(), weights, strict=True) if weight > 0]
+        members = [(fits.done[name], float(weight)) for name, weight in zip(taken, weights, strict=True) if weight > 0]
         learners = tuple(without_rows(fit.models[fold]) for fit, _ in members)
-        models.append(StackedModel(learners, tuple(weight for _, weight in members), min_scale, family.chances))
+        shares = tuple(weight for _, weight in members)
+        models.append(StackedModel(learners, shares, min_scale, family.chances, fits.starts[fold].recast))
         inside = rows.folds == fold
         held_out = [(fit.location[inside], fit.scale[inside]) for fit, _ in members]
         location[inside], scale[inside] = models[fold].combine(held_out)
-    shares = dict(zip(fits, best.weights.mean(axis=0).tolist(), strict=True))
-    return CrossFit(tuple(models), rows.folds, location, scale, shares, dict(zip(fits, best.alone, strict=True)))
+    mean_weights = dict(zip(taken, best.weights.mean(axis=0).tolist(), strict=True))
+    return CrossFit(tuple(models), rows.folds, location, scale, mean_weights, dict(zip(taken, best.alone, strict=True)))
 
 
-def _choose(fits: _Fits) -> tuple[dict[str, _Fit], _Stack]:
+def _choose(fits: _Fits) -> tuple[list[str], _Stack]:
     """Fit the candidates that are worth their cost, and stack them."""
     costly = [name for name in COSTLY if name in fits.candidates]
     taken = [name for name in fits.candidates if name not in COSTLY]
@@ -225,7 +228,7 @@ def _choose(fits: _Fits) -> tuple[dict[str, _Fit], _Stack]:
             taken, best = [*taken, name], richer
         if gain < WORTHWHILE:
             break  # and what is costlier still is not tried
-    return {name: fits.done[name] for name in taken}, best
+    return taken, best
 
 
 @dataclass(frozen=True)
@@ -246,7 +249,7 @@ class _Fits:
     done : dict
         Candidates that have been fitted to the complement of a fold at least.
     starts : list
-        What the learners of each fold share, once splines have been fitted.
+        What the learners of each fold share, once one has been fitted.
     """
 
     candidates: dict[str, OutcomeLearner]
@@ -256,7 +259,7 @@ class _Fits:
     done: dict[str, _Fit] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.starts: list[_Start | None] = [None] * self.rows.n_folds
+        self.starts: list[Any] = [None] * self.rows.n_folds
 
     def fit(self, names: list[str], folds: Iterable[int] | None = None, beside: Sequence[str] = ()) -> None:
         """Fit candidates to the complements of all folds, or of some; what has been fitted is left alone.
@@ -275,16 +278,16 @@ class _Fits:
             wanted = [*group, *beside] if fold == 0 and "splines" in group else group
             tasks.append(([name for name in wanted if self.done[name].models[fold] is None], fold))
         tasks = [task for task in tasks if task[0]]
-        jobs = [
-            delayed(_fit_fold)(
-                {name: self.candidates[name] for name in group}, rows, fold, self.starts[fold], self.family
-            )
-            for group, fold in tasks
-        ]
+        screen = any(isinstance(candidate, ScreenedLearner) for candidate in self.candidates.values())
+        jobs = []
+        for group, fold in tasks:
+            chosen = {name: self.candidates[name] for name in group}
+            jobs.append(delayed(_fit_fold)(chosen, rows, fold, self.starts[fold], self.family, screen))
         results = results_of(jobs, self.n_jobs, doing="fitting models of the outcome") if jobs else ()
         for (group, fold), (fits, start) in zip(tasks, results, strict=True):
             inside = rows.folds == fold
-            self.starts[fold] = start or self.starts[fold]
+            if self.starts[fold] is None or start.base is not None:
+                self.starts[fold] = start
             for name, (model, location, scale) in zip(group, fits, strict=True):
                 fit = self.done[name]
                 fit.models[fold], fit.location[inside], fit.scale[inside] = model, location, scale
@@ -307,65 +310,52 @@ class _Start:
 
     Attributes
     ----------
-    recasts : tuple of Recast
+    recast : Recast
         What columns pass through on their way to every learner.
+    kept : array of int, optional
+        Columns behind that which learners of this package are given; None for all.
     training : array, optional
-        The columns of the training rows behind that, where it is not what other rows with their values would get.
-    kept : KeptColumns, optional
-        Those that learners of this package are given; None for all.
+        The columns of the training rows behind the recast, where levels have effects.
     base : AdditiveLearner, optional
         Splines that trees start from.
     """
 
-    recasts: tuple[Recast, ...]
+    recast: Recast
+    kept: Ints | None
     training: Array | None
-    kept: KeptColumns | None
     base: Any = None
 
     @classmethod
     def from_rows(cls, rows: OutcomeRows, family: Likelihood, *, screen: bool) -> _Start:
-        """Learn from the training rows; columns are screened only for learners that ask for it."""
-        filling = Filling.of(rows.X, rows.gaps)
-        X, training = filling(rows.X), None
-        recasts: list[Recast] = [filling] if rows.gaps else []
-        learned_from: dict[str, Any] = {"binary": family.kind == "binary", "weights": rows.weights}
-        number = family.as_number(rows.y)
-        if rows.coded:
-            effects, X = LevelEffects.of(rows.coded, X, rows.a, number, **learned_from)
-            recasts, training = [*recasts, effects], X
-        return cls(tuple(recasts), training, screened_columns(X, rows.a, number, **learned_from) if screen else None)
-
-    def __call__(self, X: Array) -> Array:
-        """Columns of rows as the learners see them."""
-        return reduce(lambda seen, recast: recast(seen), self.recasts, X)
-
-    def stand_before(self, model: Any) -> Any:
-        """A learner that takes columns as they are."""
-        return reduce(RecastLearner, reversed(self.recasts), model)
+        """Learn from the training rows; `screen` the columns only if a learner asks for it."""
+        filling, number, binary = Filling.of(rows.X, rows.gaps), family.as_number(rows.y), family.kind == "binary"
+        effects, X = LevelEffects.of(rows.coded, filling(rows.X), rows.a, number, binary=binary, weights=rows.weights)
+        kept = screened_columns(X, rows.a, number, binary=binary, weights=rows.weights) if screen else None
+        return cls(Recast(filling, effects), kept, X if rows.coded else None)
 
 
 def _fit_fold(
-    candidates: dict[str, OutcomeLearner], rows: OutcomeRows, fold: int, start: _Start | None, family: Likelihood
-) -> tuple[list[tuple[Any, Array, Array]], _Start | None]:
-    """Fit the candidates to the rows outside a fold and predict those inside.
-
-    Also what they share for learners that are fitted later, where splines are among them.
-    """
+    candidates: dict[str, OutcomeLearner],
+    rows: OutcomeRows,
+    fold: int,
+    start: _Start | None,
+    family: Likelihood,
+    screen: bool,
+) -> tuple[list[tuple[Any, Array, Array]], _Start]:
+    """Fit the candidates to the rows outside a fold and predict those inside; also what they share with later ones."""
     training = rows.at(np.flatnonzero(rows.folds != fold))
     with one_thread():
-        if start is None:
-            screen = any(isinstance(candidate, ScreenedLearner) for candidate in candidates.values())
-            start = _Start.from_rows(training, family, screen=screen)
-        X = start(training.X) if start.training is None else start.training
-        held_out, fits = start(rows.X[rows.folds == fold]), []
+        start = start or _Start.from_rows(training, family, screen=screen)
+        X = start.recast(training.X) if start.training is None else start.training
+        held_out, fits = start.recast(rows.X[rows.folds == fold]), []
         for name, candidate in candidates.items():
             model = _fitted(candidate, start, X, training)
             if name == "splines":
-                start = replace(start, base=model.model if isinstance(model, RecastLearner) else model)
+                start = replace(start, base=model.model if isinstance(model, SubsetLearner) else model)
             if hasattr(model, "along"):
                 check_along(model, held_out[:CHECKED_ROWS])
-            fits.append((start.stand_before(model), *predict_arms(model, held_out, chances=family.chances)))
-    return fits, start if "splines" in candidates else None
+            fits.append((model, *predict_arms(model, held_out, chances=family.chances)))
+    return fits, start
 
 
 def _fitted(candidate: Any, start: _Start, X: Array, rows: OutcomeRows) -> Any:
@@ -374,7 +364,7 @@ def _fitted(candidate: Any, start: _Start, X: Array, rows: OutcomeRows) -> Any:
     if isinstance(model, BoostingLearner) and model.base is None:
         arguments["fitted_base"] = start.base
     if start.kept is not None and isinstance(model, ScreenedLearner):
-        model = RecastLearner(model, start.kept)
+        model = SubsetLearner(model, start.kept)
     model.fit(X, rows.a, rows.y, **arguments)
     return model
 

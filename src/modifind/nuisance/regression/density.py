@@ -25,8 +25,8 @@ def student_weight(standardised: Array, shape: Array | float) -> Array:
 
 def student_scores(standardised: Array, shape: Array | float) -> tuple[Array, Array]:
     """Derivatives of the log-density with respect to the location, in units of the scale, and to the log-scale."""
-    weighted = student_weight(standardised, shape) * standardised
-    return weighted, weighted * standardised - 1.0
+    weight = student_weight(standardised, shape)
+    return weight * standardised, weight * standardised**2 - 1.0
 
 
 def left_out(residual: Array, leverage: Array) -> Array:
