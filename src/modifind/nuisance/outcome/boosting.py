@@ -94,13 +94,10 @@ class BoostingLearner(ScreenedLearner):
 
     def along(self, X: Array, columns: slice, points: Array, index: Array | None = None) -> tuple[Array, Array]:
         """Location and scale, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
-        n, g = points.shape[:2]
-        rows = np.repeat(self._bins(X), g, axis=0)
+        rows = np.repeat(self._bins(X), points.shape[1], axis=0)
         for k, j in enumerate(range(columns.start, columns.stop)):
             rows[:, j] = np.searchsorted(self.edges_[j], points[..., k].ravel())
-        location, scale = self.base_.along(X, columns, points, index)
-        location, scale = self._add(rows, location.reshape(n * g, 2), scale.reshape(n * g, 2))
-        return location.reshape(n, g, 2), scale.reshape(n, g, 2)
+        return self._add(rows, *self.base_.along(X, columns, points, index))
 
     def without_rows(self) -> BoostingLearner:
         """The learner on a base without its training rows."""
@@ -113,12 +110,13 @@ class BoostingLearner(ScreenedLearner):
         return np.column_stack([np.searchsorted(edges, X[:, j]) for j, edges in enumerate(self.edges_)]).astype(float)
 
     def _add(self, bins: Array, location: Array, scale: Array) -> tuple[Array, Array]:
-        shift, factor = np.empty(location.shape), np.empty(scale.shape)
+        """Location and scale with what trees add, from bins of rows, one after the other."""
+        shift, factor = np.empty((2, len(bins), 2))
         for arm in (0, 1):
             inputs = np.column_stack((bins, np.full(bins.shape[0], arm)))
             shift[:, arm] = self.mean_.predict(inputs)
             factor[:, arm] = 0.5 * np.log(self.variance_.predict(inputs)) + self.log_inflation_
-        return location + shift, scale * np.exp(factor)
+        return location + shift.reshape(location.shape), scale * np.exp(factor).reshape(scale.shape)
 
 
 def _trees(max_iter: int, **settings: Any) -> Any:

@@ -22,13 +22,7 @@ from modifind.nuisance.regression.density import (
     student_scores,
     student_weight,
 )
-from modifind.nuisance.regression.evidence import (
-    first_penalties,
-    renumbered,
-    ridge_by_evidence,
-    solve_ridge,
-    symmetric,
-)
+from modifind.nuisance.regression.evidence import first_penalties, renumbered, ridge_by_evidence, solve_ridge, symmetric
 from modifind.nuisance.regression.scale import MIN_UNIT, ScaleModel
 from modifind.nuisance.regression.splines import ColumnBasis
 from modifind.nuisance.regression.terms import AdditiveTerms
@@ -99,11 +93,8 @@ class SmoothRegression:
             solution, inverse, _, self.penalties = ridge_by_evidence(
                 gram, side, self.penalties, self.terms.groups, n_steps
             )
-            residual = left_out(scaled - terms @ solution, weight * quadratic_forms(terms, inverse))
-            scale_terms = np.take(terms, self.scale_columns, axis=1)
-            self.scale.fit(scale_terms, residual, self.shape, (4, 6, 4)[turn], counts)
-            scale = np.maximum(self.scale.at(scale_terms), MIN_UNIT)
-            standardised = residual / scale
+            residual = scaled - terms @ solution
+            standardised, scale = self._fit_scale(terms, residual, weight, inverse, (4, 6, 4)[turn], counts)
             self.shape = best_shape(standardised, counts)
             precision = student_weight(standardised, self.shape) / scale**2
         self._set(solution)
@@ -127,11 +118,19 @@ class SmoothRegression:
         counts = weights[few]
         terms = self.terms(X[few])
         _, scale = self._predict(X[few])
-        leverage = counts.times(1.0 / scale**2) * quadratic_forms(terms, symmetric(inverse))
-        residual = left_out(scaled[few] - terms @ solution, leverage)
-        model.scale.fit(np.take(terms, self.scale_columns, axis=1), residual, self.shape, 2, counts)
+        weight = counts.times(1.0 / scale**2)
+        model._fit_scale(terms, scaled[few] - terms @ solution, weight, symmetric(inverse), 2, counts)
         model._set(solution)
         return model
+
+    def _fit_scale(
+        self, terms: Array, residual: Array, weight: Array, inverse: Array, n_steps: int, counts: Weights
+    ) -> tuple[Array, Array]:
+        """Fit the scale to leave-one-out residuals; these in units of it, and the scale."""
+        residual = left_out(residual, weight * quadratic_forms(terms, inverse))
+        terms = np.take(terms, self.scale_columns, axis=1)
+        scale = np.maximum(self.scale.fit(terms, residual, self.shape, n_steps, counts).at(terms), MIN_UNIT)
+        return residual / scale, scale
 
     def predict(self, X: Array) -> tuple[Array, Array]:
         """Location and scale of every row."""
