@@ -173,7 +173,7 @@ def test_learners_fill_in_the_mean_of_the_rows_they_are_fitted_to():
     X = np.column_stack((rng.normal(size=(200, 2)), np.zeros(200)))
     X[::4, 1:] = 0.0, 1.0
     a, y = rng.integers(0, 2, 200), X[:, 1] + rng.normal(size=200)
-    filling = Filling.of(X, (1,))
+    filling = Filling.from_rows(X, (1,))
     assert filling.means == (pytest.approx(X[X[:, 2] == 0, 1].mean()),)
     filled = filling(X)
     assert (X[::4, 1] == 0).all()  # what was passed is left alone

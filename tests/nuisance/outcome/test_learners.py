@@ -324,7 +324,7 @@ def test_of_many_rows_the_first_fold_tells_whether_trees_are_tried(steps, monkey
         every = cross_fit(candidates, rows, StudentT())
         fitted.clear()
         with monkeypatch.context() as many:
-            many.setattr("modifind.nuisance.outcome.stacking.TRIED_ROWS", 0)
+            many.setattr("modifind.nuisance.outcome.stacking.TRIAL_ROWS", 0)
             found = cross_fit(candidates, rows, StudentT())
         assert len(fitted) == n_tried
         assert found.weights == every.weights

@@ -26,10 +26,10 @@ from modifind.nuisance.regression.evidence import first_penalties, renumbered, r
 from modifind.nuisance.regression.scale import LINKS, MIN_UNIT, ScaleModel
 from modifind.nuisance.regression.terms import AdditiveTerms
 
-ROUNDS = 3
+N_ROUNDS = 3
 MAX_CURVES_PER_ROW = 2
-FAR = 8.0
-LEAST_ARM = 0.01  # of the other arm's spread is the least scale that weighs rows
+WILD = 8.0  # spreads from the median, beyond which rows weigh less at the start
+MIN_SPREAD_RATIO = 0.01  # of an arm to the other one, as far as the weights of rows go
 
 
 class AdditiveArms(ScreenedLearner, ABC):
@@ -43,7 +43,7 @@ class AdditiveArms(ScreenedLearner, ABC):
         return self._outputs(self.index(X))
 
     def index(self, X: Array) -> Array:
-        """What `along` can reuse from feature to feature: the sums of the rows as they are."""
+        """Sums of terms of the rows as they are, which `along` can reuse for every feature."""
         return self.terms_.combine(X, self.coefficients_)
 
     def along(self, X: Array, columns: slice, points: Array, index: Array | None = None) -> tuple[Array, Array]:
@@ -122,12 +122,12 @@ class AdditiveLearner(AdditiveArms):
         centre, unit = centre_and_unit(y)
         scaled = (y - centre) / unit
         # An arm whose outcome hardly varies must not outweigh the other one: what the arms share is fitted to both.
-        least = max(LEAST_ARM * max(robust_spread(scaled[r]) for r in rows), MIN_UNIT)
+        least = max(MIN_SPREAD_RATIO * max(robust_spread(scaled[r]) for r in rows), MIN_UNIT)
         arms = [_Arm(r, scaled[r], counts[r], least) for r in rows]
         n_knots = min(self.n_knots, 1 + MAX_CURVES_PER_ROW * X.shape[0] // max(X.shape[1], 1))
         self._use(AdditiveTerms.of(X, n_knots), X, arms)
         self._choose_among(("exp",), arms)
-        for turn in range(ROUNDS):
+        for turn in range(N_ROUNDS):
             if turn == 1:
                 self._add_products(X, arms)
                 self._choose_among(self.links, arms)
@@ -140,7 +140,7 @@ class AdditiveLearner(AdditiveArms):
         return self
 
     def _keep(self, arms: list[_Arm], centre: float, unit: float) -> None:
-        """What was found, in the units of the outcome."""
+        """Store the fit in the units of the outcome."""
         self.scales_ = [arm.models[0] for arm in arms]
         self.coefficients_ = np.zeros((self.terms_.degree.size, 4))
         self.residual_, self.weight_ = np.empty((2, sum(arm.y.size for arm in arms)))
@@ -165,7 +165,7 @@ class AdditiveLearner(AdditiveArms):
         return total[..., :2], np.moveaxis(scale, 0, -1)
 
     def _add_products(self, X: Array, arms: list[_Arm]) -> None:
-        """Take up the products that residuals call for, if any."""
+        """Add the products that residuals call for, if any."""
         if self.products:
             scores = [list(kind) for kind in zip(*(arm.scores for arm in arms), strict=True)]
             enlarged = self.terms_.with_products(X, scores, [arm.rows for arm in arms])
@@ -189,7 +189,7 @@ class AdditiveLearner(AdditiveArms):
 
 @dataclass
 class _Arm:
-    """Rows of one arm and what is known of them so far."""
+    """Rows of one arm with their residuals, scale and weights so far."""
 
     rows: NDArray[np.intp]
     y: Array
@@ -202,13 +202,13 @@ class _Arm:
     def __post_init__(self) -> None:
         spread = max(robust_spread(self.y), self.least)
         self.scale = np.full(self.y.size, spread)
-        far = np.abs(self.y - np.median(self.y)) / (FAR * spread)
+        far = np.abs(self.y - np.median(self.y)) / (WILD * spread)
         self.weight = np.maximum(far, 1.0) ** -2.0 / spread**2  # wild rows must not start the fit
         self.residual = self.y
 
     @property
     def scores(self) -> tuple[Array, Array]:
-        """Of the location and of the log-scale, times the weights of the rows."""
+        """Scores of the location and of the log-scale, times the weights of the rows."""
         location, log_scale = student_scores(self.residual / self.scale, self.shape)
         return self.counts.times(location), self.counts.times(log_scale)
 
@@ -244,7 +244,7 @@ class ArmLocations:
         self.penalties = first_penalties(self.groups)
 
     def fit_least_squares(self, arms: list[tuple[Array, Array, Array]], n_steps: int) -> None:
-        """Solve with the present penalties and improve them, `n_steps` times; terms, outcomes and weights per arm."""
+        """Solve and update the penalties `n_steps` times, from terms, outcomes and weights of each arm."""
         grams = [scaled_gram(terms, np.sqrt(weight)) for terms, _, weight in arms]
         sides = [terms.T @ (weight * y) for terms, y, weight in arms]
         both, apart = grams[1] + grams[0], (grams[1] - grams[0])[:, self.contrast] / 2

@@ -15,9 +15,9 @@ from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.contract import ScreenedLearner, own_arm
 from modifind.nuisance.regression.blocks import bin_edges, random_rows
 
-N_FOLDS = 2
-N_BINS = 64
-MAX_ROWS = 100_000
+N_TREE_FOLDS = 2
+N_TREE_BINS = 64
+MAX_TREE_ROWS = 100_000
 
 
 class BoostingLearner(ScreenedLearner):
@@ -63,16 +63,16 @@ class BoostingLearner(ScreenedLearner):
         weights = Weights.of(sample_weight, y.size)
         base = AdditiveLearner() if self.base is None else clone(self.base)
         self.base_ = base.fit(X, a, y, **weights.argument()) if fitted_base is None else fitted_base
-        rows = random_rows(y.size, MAX_ROWS)
+        rows = random_rows(y.size, MAX_TREE_ROWS)
         X, a, target, weight = X[rows], a[rows], self.base_.residual_[rows], self.base_.weight_[rows]
-        self.edges_ = [bin_edges(column, N_BINS) for column in X.T]
+        self.edges_ = [bin_edges(column, N_TREE_BINS) for column in X.T]
         inputs = np.column_stack((self._bins(X), a))
         counts = weights[rows].effective
         weight = counts.times(weight)
         weight = weight / weight.mean() * counts.values.mean()  # their sum is the effective number of rows
         held_out = np.empty(a.size)
-        for fold in range(N_FOLDS):
-            out = np.arange(a.size) % N_FOLDS == fold  # rows come in no order that matters
+        for fold in range(N_TREE_FOLDS):
+            out = np.arange(a.size) % N_TREE_FOLDS == fold  # rows come in no order that matters
             trees = _trees(self.max_iter).fit(inputs[~out], target[~out], sample_weight=weight[~out])
             held_out[out] = trees.predict(inputs[out])
         self.mean_ = _trees(self.max_iter).fit(inputs, target, sample_weight=weight)
@@ -126,7 +126,7 @@ def _trees(max_iter: int, **settings: Any) -> Any:
         max_leaf_nodes=8,
         min_samples_leaf=20,
         l2_regularization=1.0,
-        max_bins=N_BINS,
+        max_bins=N_TREE_BINS,
         early_stopping=False,
         random_state=0,  # no subsampling, and bins are given: nothing is random
         **settings,

@@ -107,8 +107,8 @@ def predict_along(
     """Location and scale, shape (n, g, 2) each, when `columns` take the values `points` of shape (n, g, width)."""
     n, g = points.shape[:2]
     if hasattr(model, "along"):
-        found = model.along(X, columns, points) if index is None else model.along(X, columns, points, index)
-        return _checked(model, "along", found, (n, g, 2), chances)
+        predicted = model.along(X, columns, points) if index is None else model.along(X, columns, points, index)
+        return _checked(model, "along", predicted, (n, g, 2), chances)
     rows = np.repeat(X, g, axis=0)
     rows[:, columns] = points.reshape(n * g, -1)
     location, scale = predict_arms(model, rows, chances=chances)
@@ -116,7 +116,7 @@ def predict_along(
 
 
 def index_of(model: OutcomeLearner, X: Array) -> Any:
-    """What a learner can reuse from feature to feature; None where it has no such thing."""
+    """What a learner can reuse for every feature; None where it has no `index`."""
     return model.index(X) if hasattr(model, "index") else None
 
 
@@ -131,12 +131,12 @@ def own_arm(both: Array, a: Ints) -> Array:
 
 
 def looks_at(model: OutcomeLearner, columns: slice) -> bool:
-    """Whether what a learner predicts can depend on any of some columns."""
+    """Whether a learner's predictions can depend on any of some columns."""
     return bool(model.looks_at(columns)) if hasattr(model, "looks_at") else True
 
 
 def check_along(model: OutcomeLearner, X: Array) -> None:
-    """Refuse a learner that follows a column to another place than it predicts: the test compares the two."""
+    """Refuse a learner whose `along` disagrees with its `predict`: the test compares the two."""
     columns = slice(0, 1)
     direct, along = predict_arms(model, X), predict_along(model, X, columns, X[:, None, columns])
     for name, first, second in zip(("location", "scale"), direct, along, strict=True):
@@ -150,18 +150,18 @@ def _caller(model: Any, method: str) -> str:
     return f"{type(model).__name__}.{method if hasattr(model, method) else 'predict'}"
 
 
-def _checked(model: Any, method: str, found: Any, shape: tuple[int, ...], chances: bool) -> tuple[Array, Array]:
+def _checked(model: Any, method: str, predicted: Any, shape: tuple[int, ...], chances: bool) -> tuple[Array, Array]:
     caller = _caller(model, method)
-    if not isinstance(found, tuple | list) or len(found) != 2:
-        raise ValueError(f"{caller} must return a pair (location, scale); found {type(found).__name__}")
-    location, scale = (np.asarray(part, dtype=np.float64) for part in found)
-    for name, part in (("location", location), ("scale", scale)):
-        if part.shape != shape:
+    if not isinstance(predicted, tuple | list) or len(predicted) != 2:
+        raise ValueError(f"{caller} must return a pair (location, scale); found {type(predicted).__name__}")
+    location, scale = (np.asarray(values, dtype=np.float64) for values in predicted)
+    for name, values in (("location", location), ("scale", scale)):
+        if values.shape != shape:
             raise ValueError(
                 f"{caller} must return (location, scale) of shape {shape}, the last axis being the arms; its {name} "
-                f"has shape {part.shape}"
+                f"has shape {values.shape}"
             )
-        if not np.isfinite(part).all():
+        if not np.isfinite(values).all():
             raise ValueError(f"{caller} returned a {name} that is not finite")
     if (scale < 0).any():
         raise ValueError(f"{caller} returned a negative scale")

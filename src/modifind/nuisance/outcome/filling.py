@@ -25,7 +25,7 @@ class Filling:
     means: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, X: Array, columns: tuple[int, ...]) -> Filling:
+    def from_rows(cls, X: Array, columns: tuple[int, ...]) -> Filling:
         """Means of the rows in which each column is not missing; 0 where it is in all."""
         known = [X[X[:, j + 1] == 0, j] for j in columns]
         return cls(columns, tuple(float(values.mean()) if values.size else 0.0 for values in known))

@@ -29,8 +29,8 @@ from modifind.nuisance.regression.density import student_weight
 from modifind.nuisance.regression.level_sums import LARGE_EFFECT, Coded, LevelSums, inner_folds
 
 MAX_GROUPS = 100
-N_KNOTS = 5
-SHAPE = 6.0
+FEW_KNOTS = 5
+EFFECT_SHAPE = 6.0
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class LevelEffects:
     tables: tuple[Array, ...] = ()
 
     @classmethod
-    def of(
+    def from_rows(
         cls, coded: Coded, X: Array, a: Ints, y: Array, *, binary: bool, weights: Weights
     ) -> tuple[LevelEffects, Array]:
         """Learn effects from rows; also the columns of these rows, each with the effects that the others show."""
@@ -136,7 +136,7 @@ def _without_levels(
         chance = expit(own_arm(model.index(still), a))
         weight = chance * (1 - chance)
         return (y - chance) / weight, weight, np.ones(y.size)
-    learner = AdditiveLearner(N_KNOTS, products=False).fit(others, a, y, weights.given)
+    learner = AdditiveLearner(FEW_KNOTS, products=False).fit(others, a, y, weights.given)
     location, scale = learner.predict(others)
     moved = own_arm(location, a) - own_arm(learner.predict(still)[0], a) if means.size else 0.0
     return learner.residual_ + moved, learner.weight_, own_arm(scale, a)
@@ -144,7 +144,7 @@ def _without_levels(
 
 def _scale_scores(standardised: Array, a: Ints) -> tuple[Array, float]:
     """Relative errors of the squared residuals of each arm, as shifts of the log-scale, and the information on one."""
-    square = student_weight(standardised, SHAPE) * standardised**2
+    square = student_weight(standardised, EFFECT_SHAPE) * standardised**2
     for arm in (0, 1):
         square[a == arm] /= max(float(square[a == arm].mean()), 1e-12)
     return square - 1.0, 1.0 / max(float(square.var()), 1e-12)

@@ -78,7 +78,7 @@ class AdditiveIndex(AdditiveArms):
             locations.fit_least_squares(
                 [(terms[k], working[arm], weight[arm]) for k, arm in enumerate(arms)], n_steps=4
             )
-            fitted = [own @ coefficients for own, coefficients in zip(terms, locations.coefficients, strict=True)]
+            fitted = [design @ coefficients for design, coefficients in zip(terms, locations.coefficients, strict=True)]
             index = np.clip(np.concatenate(fitted), *self.limits_)
         self._fit_shared(y, index, counts)
         self.coefficients_ = np.stack(locations.coefficients, axis=1)

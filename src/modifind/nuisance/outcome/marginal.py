@@ -35,12 +35,12 @@ def marginal_log_likelihood(
     >>> round(float(marginal_log_likelihood(y, a, folds, family=StudentT()).mean()), 2)
     -1.43
     """
-    found, counts = np.empty(y.size), Weights.of(weights, y.size)
+    log_likelihood, counts = np.empty(y.size), Weights.of(weights, y.size)
     for fold in np.unique(folds):
         for arm in (0, 1):
             inside, outside = (folds == fold) & (a == arm), (folds != fold) & (a == arm)
             seen = counts[outside].representative(y[outside], int(outside.sum()))
             location, scale, shape = family.marginal(seen, least_scale)
-            own = family.fitted(seen, np.full(seen.size, location), np.full(seen.size, scale))
-            found[inside] = own.log_density(y[inside], location, scale, shape)
-    return found
+            fitted = family.fitted(seen, np.full(seen.size, location), np.full(seen.size, scale))
+            log_likelihood[inside] = fitted.log_density(y[inside], location, scale, shape)
+    return log_likelihood

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     import torch
 
 
-SHAPE = 10.0
+NETWORK_SHAPE = 10.0
 N_OUTPUTS = 4  # common location, difference of the arms' locations, log-scale of each arm
 LOG_BOUND = 5.0
-MIN_SCALE = 1e-3
+MIN_ARM_SCALE = 1e-3
 MAX_RATIO = 3.0
 MAX_VALUE = 1e6
 MAX_GRADIENT = 5.0
 MAX_STEPS = 50
-BLOCK = 8192
+BLOCK_POINTS = 8192
 
 
 class NeuralLearner(ScreenedLearner):
@@ -134,14 +134,17 @@ class NeuralLearner(ScreenedLearner):
         # An arm with little noise would have the whole say in the trunk. Its location moves in smaller units; without
         # any noise it keeps its constants and the networks skip it.
         log_scale = self.constants_[1]
-        self.varies_ = log_scale > math.log(MIN_SCALE)
+        self.varies_ = log_scale > math.log(MIN_ARM_SCALE)
         self.reach_ = self.varies_ * np.minimum(MAX_RATIO * np.exp(log_scale - log_scale.max()), 1.0)
         ensemble = _Ensemble(self, self._inputs(X), a, standardised, rng, counts)
         kept = ensemble.train()
         self.weights_ = {name: layer.cpu().numpy().copy() for name, layer in ensemble.layers(kept).items()}
         self.best_epoch_ = ensemble.best_epoch
         self.held_out_log_likelihood_ = (
-            ensemble.best + ensemble.constant + float(student_log_density(np.zeros(1), SHAPE)[0]) - math.log(self.unit_)
+            ensemble.best
+            + ensemble.constant
+            + float(student_log_density(np.zeros(1), NETWORK_SHAPE)[0])
+            - math.log(self.unit_)
         )
         return self
 
@@ -155,7 +158,7 @@ class NeuralLearner(ScreenedLearner):
         X, (n, g) = np.asarray(X, dtype=np.float64), points.shape[:2]
         change = ((points - X[:, None, columns]) / self.column_unit_[columns]).astype(np.float32)
         location, scale = np.empty((n, g, 2)), np.empty((n, g, 2))
-        step = max(BLOCK // max(g, 1), 1)
+        step = max(BLOCK_POINTS // max(g, 1), 1)
         for start in range(0, n, step):
             rows = slice(start, start + step)
             inputs, moved = self._inputs(X[rows]), change[rows]
@@ -239,13 +242,13 @@ class _Ensemble(Networks):
         location, log_scale = (output * rows[..., :N_OUTPUTS]).unflatten(2, (2, 2)).sum(dim=3).unbind(dim=2)
         log_scale = LOG_BOUND * torch.tanh(log_scale / LOG_BOUND)
         squared = ((rows[..., N_OUTPUTS] - location) * (-log_scale).exp()).square()
-        return -(SHAPE + 1) / 2 * torch.log1p(squared / SHAPE) - log_scale
+        return -(NETWORK_SHAPE + 1) / 2 * torch.log1p(squared / NETWORK_SHAPE) - log_scale
 
     def batches(self, epoch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Every network's rows, in an order of its own."""
         n_batches = int(np.clip(round(self.training.shape[1] / self.settings.batch_size), 1, MAX_STEPS))
         shuffled = self._gather(self.rng.permuted(self.training, axis=1))
-        return zip(*(part.tensor_split(n_batches, dim=1) for part in shuffled), strict=True)
+        return zip(*(tensor.tensor_split(n_batches, dim=1) for tensor in shuffled), strict=True)
 
     def objective(self, theta: torch.Tensor, *batch: Any) -> torch.Tensor:
         """Mean log-likelihood of each network over the rows of a batch."""
@@ -285,13 +288,13 @@ def _arm_constants(y: Array, a: Ints, counts: Weights) -> Array:
     """Location and log-scale of each arm without features, shape (2, 2), by maximum likelihood."""
     constants = np.zeros((2, 2))
     for arm in (0, 1):
-        own = a == arm if (a == arm).any() else np.ones(a.size, dtype=bool)
-        values, counted = y[own], counts[own]
+        rows = a == arm if (a == arm).any() else np.ones(a.size, dtype=bool)
+        values, counted = y[rows], counts[rows]
         center, scale = centre_and_unit(values)
         for _ in range(30):
-            weight = student_weight((values - center) / scale, SHAPE)
+            weight = student_weight((values - center) / scale, NETWORK_SHAPE)
             center = float(np.average(values, weights=counted.times(weight)))
-            scale = max(math.sqrt(counted.mean(weight * (values - center) ** 2)), MIN_SCALE)
+            scale = max(math.sqrt(counted.mean(weight * (values - center) ** 2)), MIN_ARM_SCALE)
         constants[:, arm] = center, math.log(scale)
     return constants
 

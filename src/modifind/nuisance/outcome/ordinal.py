@@ -10,8 +10,8 @@ from modifind._typing import Array
 from modifind.data.weights import Weights
 from modifind.nuisance.outcome.linked import AdditiveIndex
 
-FAR = 60.0  # beyond any threshold
-EDGE = 1e-6
+BEYOND = 60.0  # beyond any threshold
+MIN_LEVEL_SHARE = 1e-6
 
 
 def thresholds_of(levels: Array, index: Array, n_levels: int, counts: Weights | None = None) -> Array:
@@ -27,14 +27,16 @@ def thresholds_of(levels: Array, index: Array, n_levels: int, counts: Weights | 
     """
     thresholds, counts = [], Weights.of(counts, levels.size)
     for k in range(n_levels - 1):
-        share = float(np.clip(counts.mean((levels <= k).astype(np.float64)), EDGE, 1 - EDGE))
-        thresholds.append(brentq(lambda c, share=share: counts.mean(expit(c - index)) - share, -FAR, FAR, xtol=1e-8))
+        share = float(np.clip(counts.mean((levels <= k).astype(np.float64)), MIN_LEVEL_SHARE, 1 - MIN_LEVEL_SHARE))
+        thresholds.append(
+            brentq(lambda c, share=share: counts.mean(expit(c - index)) - share, -BEYOND, BEYOND, xtol=1e-8)
+        )
     return np.array(thresholds)
 
 
 def up_to(levels: Array, index: Array, thresholds: Array) -> tuple[Array, Array]:
     """Chance of a row's level or a lower one, and of a lower one."""
-    ends = np.concatenate(([-FAR], thresholds, [FAR]))
+    ends = np.concatenate(([-BEYOND], thresholds, [BEYOND]))
     codes = levels.astype(np.intp)
     return expit(ends[codes + 1] - index), expit(ends[codes] - index)
 
@@ -42,7 +44,7 @@ def up_to(levels: Array, index: Array, thresholds: Array) -> tuple[Array, Array]
 def index_information(index: Array, thresholds: Array) -> Array:
     """Fisher information on the index."""
     total, below = np.zeros(np.shape(index)), np.zeros(np.shape(index))
-    for threshold in (*thresholds, FAR):
+    for threshold in (*thresholds, BEYOND):
         above = expit(threshold - index)
         total += (above - below) * (above + below - 1.0) ** 2
         below = above

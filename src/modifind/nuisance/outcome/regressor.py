@@ -13,7 +13,7 @@ from modifind._typing import Array, Ints
 from modifind.data.weights import Weights, check_takes_weights
 from modifind.nuisance.regression.chances import predict_chances
 
-N_FOLDS = 5
+N_SCALE_FOLDS = 5
 
 
 class RegressorLearner(BaseEstimator):
@@ -47,9 +47,9 @@ class RegressorLearner(BaseEstimator):
     def fit(self, X: Array, a: Ints, y: Array, sample_weight: Array | None = None) -> RegressorLearner:
         """Fit both arms, each by itself."""
         weights = Weights.of(sample_weight, y.size)
-        for part in (self.regressor, self.spread):
-            if part is not None and not weights.uniform:
-                check_takes_weights(part, "learner")
+        for estimator in (self.regressor, self.spread):
+            if estimator is not None and not weights.uniform:
+                check_takes_weights(estimator, "learner")
         arms = ((X[a == arm], y[a == arm], weights[a == arm]) for arm in (0, 1))
         self.arms_: list[Any] = [
             (self._fit_classifier if is_classifier(self.regressor) else self._fit_arm)(*arm) for arm in arms
@@ -64,7 +64,7 @@ class RegressorLearner(BaseEstimator):
         """Models of an arm's location and, where there is one, of its spread, and the scale of what is left."""
         arguments, spread = weights.argument(), None
         location = clone(self.regressor).fit(X, y, **arguments)
-        held_out = cross_val_predict(clone(self.regressor), X, y, cv=N_FOLDS, params=arguments or None)
+        held_out = cross_val_predict(clone(self.regressor), X, y, cv=N_SCALE_FOLDS, params=arguments or None)
         squares = (y - held_out) ** 2
         if self.spread is not None:
             least = max(float(np.median(squares)), np.finfo(np.float64).tiny) * 1e-3

@@ -16,12 +16,12 @@ from modifind.nuisance.outcome.contract import index_of, own_arm, predict_along,
 from modifind.nuisance.regression.density import centre_and_unit, student_scores
 from modifind.nuisance.regression.screening import has_many_columns
 
-MAX_COLUMNS = 250  # more than this an additive model does not take, however many rows there are
-ROWS_PER_COLUMN = 16
+MAX_ADDITIVE_COLUMNS = 250  # in an additive model, however many rows there are
+ROWS_PER_KEPT = 16
 MIN_KEPT, MAX_KEPT = 30, 150
-ROUNDS = (0.2, 0.5, 1.0)  # share of the columns that have been taken after each look
-SHAPE = 6.0
-N_KNOTS = 5
+SHARES_KEPT = (0.2, 0.5, 1.0)  # of all that are kept, after each round
+EFFECT_SHAPE = 6.0
+FEW_KNOTS = 5
 
 
 class SubsetLearner:
@@ -79,7 +79,7 @@ class SubsetLearner:
 
 def is_screened(n_rows: int, n_columns: int) -> bool:
     """Whether so many columns are screened."""
-    return has_many_columns(n_rows, n_columns) or n_columns > MAX_COLUMNS
+    return has_many_columns(n_rows, n_columns) or n_columns > MAX_ADDITIVE_COLUMNS
 
 
 def screened_columns(X: Array, a: Ints, y: Array, *, binary: bool, weights: Weights) -> Ints | None:
@@ -104,11 +104,11 @@ def screened_columns(X: Array, a: Ints, y: Array, *, binary: bool, weights: Weig
     n_rows, n_columns = X.shape
     if not is_screened(n_rows, n_columns):
         return None
-    n_kept = int(np.clip(n_rows // ROWS_PER_COLUMN, MIN_KEPT, MAX_KEPT))
+    n_kept = int(np.clip(n_rows // ROWS_PER_KEPT, MIN_KEPT, MAX_KEPT))
     rows = [np.flatnonzero(a == arm) for arm in (0, 1)]
     shapes = _lines_and_parabolas(X)
     kept = np.empty(0, dtype=np.int64)
-    for share in ROUNDS:
+    for share in SHARES_KEPT:
         scores = _scores(X[:, kept], a, y, binary, weights)
         if not weights.uniform:
             scores = [weights.times(score - weights.mean(score)) for score in scores]
@@ -131,13 +131,13 @@ def _scores(X: Array, a: Ints, y: Array, binary: bool, weights: Weights) -> list
         model = AdditiveClassifier(0, products=False).fit(X, a, y, weights.given)
         return [y - expit(own_arm(model.index(X), a))]
     if X.shape[1]:
-        learner = AdditiveLearner(N_KNOTS, products=False).fit(X, a, y, weights.given)
+        learner = AdditiveLearner(FEW_KNOTS, products=False).fit(X, a, y, weights.given)
         return [learner.weight_ * learner.residual_, learner.weight_ * learner.residual_**2]
     standardised = np.empty(y.size)
     for arm in (0, 1):
         centre, unit = centre_and_unit(y[a == arm])
         standardised[a == arm] = (y[a == arm] - centre) / unit
-    return list(student_scores(standardised, SHAPE))
+    return list(student_scores(standardised, EFFECT_SHAPE))
 
 
 def _lines_and_parabolas(X: Array) -> tuple[Array, Array]:

@@ -37,14 +37,14 @@ from modifind.nuisance.regression.blocks import random_rows
 from modifind.nuisance.regression.convex import convex_weights
 from modifind.nuisance.regression.level_sums import Coded
 
-NEGLIGIBLE = 0.1
+MIN_STACK_WEIGHT = 0.1
 WEIGHT_STEP = 0.01
-CHECKED_ROWS = 20
-WORTHWHILE = 0.01  # nats per row, of networks and of what is tried after them
-WORTHWHILE_TOTAL = 100.0  # nats of all rows: what trees gain is worth their cost however many rows share it
-TRIED_ROWS = 10_000  # of a table whose first fold alone tells what gains nothing
-WEIGHED_ROWS = 50_000  # at most so many decide a few weights
-MIN_SCALE = 1e-3  # of the outcome's interquartile range
+N_CHECKED_ROWS = 20
+WORTHWHILE = 0.01  # gain in nats per row that makes up for the cost of networks
+WORTHWHILE_TOTAL = 100.0  # gain in nats of all rows that makes up for the cost of trees
+TRIAL_ROWS = 10_000  # from which the first fold alone decides what is not worth fitting to the others
+WEIGHED_ROWS = 50_000  # at most, which decide the weights
+MIN_SCALE_RATIO = 1e-3  # of the outcome's interquartile range
 COSTLY = ("boosting", "neural")
 
 
@@ -88,12 +88,12 @@ class StackedModel:
         pairs = zip(self.models, index or (None,) * len(self.models), strict=True)
         return self.combine([predict_along(model, *where, known, chances=self.chances) for model, known in pairs])
 
-    def combine(self, parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    def combine(self, predicted: list[tuple[Array, Array]]) -> tuple[Array, Array]:
         """The stack's location and scale from those of its learners."""
-        if len(parts) == 1:
-            return parts[0][0], np.maximum(parts[0][1], self.least_scale)
-        location = sum(w * part[0] for w, part in zip(self.weights, parts, strict=True))
-        log_scale = sum(w * np.log(part[1]) for w, part in zip(self.weights, parts, strict=True))
+        if len(predicted) == 1:
+            return predicted[0][0], np.maximum(predicted[0][1], self.least_scale)
+        location = sum(w * each[0] for w, each in zip(self.weights, predicted, strict=True))
+        log_scale = sum(w * np.log(each[1]) for w, each in zip(self.weights, predicted, strict=True))
         return np.asarray(location), np.maximum(np.exp(log_scale), self.least_scale)
 
 
@@ -123,7 +123,7 @@ class CrossFit:
     log_scores: dict[str, float]
 
     def at(self, X: Array, folds: Ints) -> CrossFit:
-        """The same models for other rows, whose folds say which of them predicts a row."""
+        """Predictions of other rows by the same models, each row by that of its fold."""
         location, scale = np.empty((folds.size, 2)), np.empty((folds.size, 2))
         for fold, model in enumerate(self.models):
             rows = np.flatnonzero(folds == fold)
@@ -192,7 +192,7 @@ def cross_fit(
     fits = _Fits(candidates, rows, family, n_jobs)
     taken, best = _choose(fits)
     low, high = np.quantile(rows.y, (0.25, 0.75))
-    min_scale = MIN_SCALE * float((high - low) or rows.y.std())
+    min_scale = MIN_SCALE_RATIO * float((high - low) or rows.y.std())
     models = []
     location, scale = np.empty((rows.y.size, 2)), np.empty((rows.y.size, 2))
     for fold, weights in enumerate(best.weights):
@@ -211,7 +211,7 @@ def _choose(fits: _Fits) -> tuple[list[str], _Stack]:
     """Fit the candidates that are worth their cost, and stack them."""
     costly = [name for name in COSTLY if name in fits.candidates]
     taken = [name for name in fits.candidates if name not in COSTLY]
-    trials = fits.rows.y.size >= TRIED_ROWS
+    trials = fits.rows.y.size >= TRIAL_ROWS
     fits.fit(taken, beside=[name for name in costly if name == COSTLY[0] and trials])
     best = fits.stack(taken) if taken else _Stack(np.empty((0, 0)), -np.inf, [])
     for name in costly:
@@ -328,8 +328,8 @@ class _Start:
     @classmethod
     def from_rows(cls, rows: OutcomeRows, family: Likelihood, *, screen: bool) -> _Start:
         """Learn from the training rows; `screen` the columns only if a learner asks for it."""
-        filling, number, binary = Filling.of(rows.X, rows.gaps), family.as_number(rows.y), family.kind == "binary"
-        effects, X = LevelEffects.of(rows.coded, filling(rows.X), rows.a, number, binary=binary, weights=rows.weights)
+        filling, number, binary = Filling.from_rows(rows.X, rows.gaps), family.as_number(rows.y), family.kind == "binary"
+        effects, X = LevelEffects.from_rows(rows.coded, filling(rows.X), rows.a, number, binary=binary, weights=rows.weights)
         kept = screened_columns(X, rows.a, number, binary=binary, weights=rows.weights) if screen else None
         return cls(Recast(filling, effects), kept, X if rows.coded else None)
 
@@ -353,7 +353,7 @@ def _fit_fold(
             if name == "splines":
                 start = replace(start, base=model.model if isinstance(model, SubsetLearner) else model)
             if hasattr(model, "along"):
-                check_along(model, held_out[:CHECKED_ROWS])
+                check_along(model, held_out[:N_CHECKED_ROWS])
             fits.append((model, *predict_arms(model, held_out, chances=family.chances)))
     return fits, start
 
@@ -423,7 +423,7 @@ def _best_weights(
         return -float(counts.mean(family.log_density(y, weights @ location, scale, shape)))
 
     # Rounded: where the search ends depends on the last digits of the outcome, and so on its unit and origin.
-    return convex_weights(loss, len(location), NEGLIGIBLE, step=WEIGHT_STEP, ftol=1e-12)
+    return convex_weights(loss, len(location), MIN_STACK_WEIGHT, step=WEIGHT_STEP, ftol=1e-12)
 
 
 def describe(weights: dict[str, float]) -> str:

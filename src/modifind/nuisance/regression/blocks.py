@@ -1,4 +1,4 @@
-"""Sums over the rows of a tall matrix, a block of rows at a time: what is made on the way stays small and in cache."""
+"""Sums over the rows of a tall matrix, a block of rows at a time so that intermediate arrays stay in cache."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def quadratic_forms(terms: Array, form: Array) -> Array:
     triangle = np.asfortranarray(np.tril(form) + np.tril(form, -1))
     values = np.empty(terms.shape[0])
     for rows in row_blocks(terms.shape[0]):
-        part = terms[rows]
-        values[rows] = np.einsum("ij,ij->i", dtrmm(1.0, triangle, part.T, lower=1).T, part)
+        block = terms[rows]
+        values[rows] = np.einsum("ij,ij->i", dtrmm(1.0, triangle, block.T, lower=1).T, block)
     return values
 
 

@@ -13,7 +13,7 @@ from modifind.nuisance.regression.blocks import bin_edges, product_sums
 from modifind.nuisance.regression.screening import Association
 from modifind.nuisance.regression.terms import bend
 
-N_BINS = 10
+CURVE_BINS = 10
 MANY_COLUMNS = 100
 N_NEIGHBOURS = 60
 NOTHING = slice(0, 0)
@@ -90,7 +90,7 @@ class Misfit:
 
 def _bin_codes(column: Array) -> NDArray[np.intp]:
     """Bin of each row; none is empty."""
-    return np.unique(np.searchsorted(bin_edges(column, N_BINS), column), return_inverse=True)[1]
+    return np.unique(np.searchsorted(bin_edges(column, CURVE_BINS), column), return_inverse=True)[1]
 
 
 def _squared_ratio(sums: Array, variance: Array) -> Array:

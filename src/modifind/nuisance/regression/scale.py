@@ -15,14 +15,12 @@ from modifind.nuisance.regression.density import student_log_density, student_sc
 from modifind.nuisance.regression.evidence import solve_ridge, updated_penalties
 
 LINKS = ("exp", "softplus")
-START = 100.0
+PENALTY_START = 100.0
 MAX_MOVE = 3.0
-MAX_INDEX = 7.0
+MAX_SCALE_INDEX = 7.0
 MAX_HALVINGS = 6
 MIN_UNIT = 1e-3  # of the outcome's spread: a fit that is exact leaves no scale
-MIN_QUARTILE_SHARE = (
-    0.1  # of the residuals' upper quartile: where rows pile up on one value, any smaller scale fits better
-)
+MIN_QUARTILE_SHARE = 0.1  # of the upper quartile: where residuals pile up, any smaller scale would fit better
 
 State: TypeAlias = tuple[Array, Array, float]  # index and scale of rows, and their log-likelihood
 
@@ -45,7 +43,7 @@ class ScaleModel:
     def __init__(self, link: str, groups: Ints) -> None:
         self.link = link
         self.groups = groups
-        self.penalties = np.where(np.arange(int(groups.max()) + 1) > 0, START, 0.0)
+        self.penalties = np.where(np.arange(int(groups.max()) + 1) > 0, PENALTY_START, 0.0)
         self.coefficients: Array = np.zeros(groups.size)
         self.log_floor = float(np.log(0.5))
         if link == "softplus":  # floor and softplus share the start alike
@@ -57,7 +55,7 @@ class ScaleModel:
     def at_index(self, index: Array, log_floor: float | None = None) -> Array:
         """Scale at values of the index."""
         if self.link == "exp":
-            return np.maximum(self.unit * np.exp(np.clip(index, -MAX_INDEX, MAX_INDEX)), self.least)
+            return np.maximum(self.unit * np.exp(np.clip(index, -MAX_SCALE_INDEX, MAX_SCALE_INDEX)), self.least)
         # log(1 + exp(index)), in half the time of np.logaddexp
         softplus = np.log1p(np.exp(-np.abs(index))) + np.maximum(index, 0.0)
         scale = self.unit * (np.exp(self.log_floor if log_floor is None else log_floor) + softplus)

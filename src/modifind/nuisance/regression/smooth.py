@@ -27,13 +27,13 @@ from modifind.nuisance.regression.scale import MIN_UNIT, ScaleModel
 from modifind.nuisance.regression.splines import ColumnBasis
 from modifind.nuisance.regression.terms import AdditiveTerms
 
-N_KNOTS = 24
-N_BINS = 12
-SIGN = 0.1  # p-value of a column's bins at which it gets a curve
+MANY_KNOTS = 24
+BEND_BINS = 12
+BEND_LEVEL = 0.1  # p-value of a column's bins below which it gets a curve
 SCALE_CURVES = 4
 MAX_CLASSES = 5
-ROUNDS = 3
-MAX_ROWS = 20_000  # as many teach penalties, products and scales as much as all
+N_ROUNDS = 3
+MAX_SMOOTH_ROWS = 20_000  # more add nothing to penalties, products and scales
 
 
 class SmoothRegression:
@@ -74,7 +74,7 @@ class SmoothRegression:
 
         `weights` add up to the effective number of rows.
         """
-        rows = random_rows(y.size, MAX_ROWS)
+        rows = random_rows(y.size, MAX_SMOOTH_ROWS)
         X, y, counts = X[rows], y[rows], Weights.of(weights, y.size)[rows]
         self.centre, self.unit = centre_and_unit(y)
         scaled = (y - self.centre) / self.unit
@@ -83,7 +83,7 @@ class SmoothRegression:
         self.shape = SHAPES[-1]
         standardised = scaled - np.median(scaled)
         precision = student_weight(standardised, self.shape)
-        for turn in range(ROUNDS):
+        for turn in range(N_ROUNDS):
             if turn == 1:
                 self._use(called_for(X, list(student_scores(standardised, self.shape)), counts))
                 terms = self.terms(X)
@@ -114,7 +114,7 @@ class SmoothRegression:
             gram += scaled_gram(terms, np.sqrt(weight))
             side += terms.T @ (weight * scaled[rows])
         solution, inverse = solve_ridge(gram, side, self.penalties, self.terms.groups)
-        few = random_rows(y.size, MAX_ROWS)
+        few = random_rows(y.size, MAX_SMOOTH_ROWS)
         counts = weights[few]
         terms = self.terms(X[few])
         _, scale = self._predict(X[few])
@@ -190,24 +190,24 @@ class SmoothClassifier(ClassifierMixin, BaseEstimator):
         return self.terms_.along(X, columns, points, coefficients)[..., 0]
 
 
-def called_for(X: Array, scores: list[Array], counts: Weights, sign: float = SIGN) -> AdditiveTerms:
+def called_for(X: Array, scores: list[Array], counts: Weights, sign: float = BEND_LEVEL) -> AdditiveTerms:
     """Lines of all columns, and the curves, at a p-value below `sign`, and products that scores of rows call for."""
     lines = AdditiveTerms.of(X, 0)
-    own = [counts.times(score - counts.mean(score)) for score in scores]
+    centred = [counts.times(score - counts.mean(score)) for score in scores]
     bases = tuple(
-        ColumnBasis.of(column, N_KNOTS) if _bends(column, own, sign) else line
+        ColumnBasis.of(column, MANY_KNOTS) if _bends(column, centred, sign) else line
         for column, line in zip(X.T, lines.bases, strict=True)
     )
     everyone = [np.arange(X.shape[0])]
-    return AdditiveTerms(bases, lines.with_products(X, [[score] for score in own], everyone).pairs)
+    return AdditiveTerms(bases, lines.with_products(X, [[score] for score in centred], everyone).pairs)
 
 
 def _bends(column: Array, scores: list[Array], sign: float) -> bool:
     """Whether sums of any of the scores over bins of a column are larger than chance has them."""
-    edges = bin_edges(column, N_BINS)
+    edges = bin_edges(column, BEND_BINS)
     bins = np.searchsorted(edges, column)
     for score in scores:
-        sums, squares = (np.bincount(bins, part) for part in (score, score**2))
+        sums, squares = (np.bincount(bins, values) for values in (score, score**2))
         statistic = (sums[squares > 0] ** 2 / squares[squares > 0]).sum()
         if chdtrc(max(edges.size, 1), statistic) < sign:
             return True
