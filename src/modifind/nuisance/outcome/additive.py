@@ -33,7 +33,7 @@ MIN_SPREAD_RATIO = 0.01  # of an arm to the other one, as far as the weights of 
 
 
 class AdditiveArms(ScreenedLearner, ABC):
-    """A learner whose predictions are functions of sums of terms: `terms_`, times `coefficients_`."""
+    """Base of learners whose predictions are functions of sums of terms, `terms_` times `coefficients_`."""
 
     terms_: AdditiveTerms
     coefficients_: Array
@@ -52,7 +52,7 @@ class AdditiveArms(ScreenedLearner, ABC):
 
     @abstractmethod
     def _outputs(self, total: Array) -> tuple[Array, Array]:
-        """Location and scale from the sums, which are on the last axis."""
+        """Location and scale from sums of terms, which are on the last axis."""
 
 
 class AdditiveLearner(AdditiveArms):
@@ -226,7 +226,7 @@ class _Arm:
 
 
 class ArmLocations:
-    """Weighted penalised least squares in both arms: a common part and the arms' difference, shrunk apart.
+    """Weighted penalised least squares in both arms: a common part and the arms' difference, shrunk separately.
 
     Parameters
     ----------

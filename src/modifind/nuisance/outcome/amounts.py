@@ -1,4 +1,4 @@
-"""Models of amounts that are often zero: whether there is any, and how much."""
+"""Two-part models of amounts that are often zero: whether there is any, and how much."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from modifind.nuisance.outcome.contract import ScreenedLearner
 
 
 class AdditiveAmounts(ScreenedLearner):
-    """Chance that there is any in each arm, and the typical amount where there is: two additive models.
+    """Probability of a positive amount in each arm, and the typical positive amount: two additive models.
 
-    The location is the chance, the scale the geometric mean of amounts above zero.
+    The location is the probability, the scale the geometric mean of positive amounts.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class AdditiveAmounts(ScreenedLearner):
         self.products = products
 
     def fit(self, X: Array, a: Ints, y: Array, sample_weight: Array | None = None) -> Self:
-        """Fit both: the second to rows with an amount."""
+        """Fit both models, the second to rows with a positive amount."""
         has_any, weights = y > 0, Weights.of(sample_weight, y.size)
         self.any_ = AdditiveClassifier(self.n_knots, products=self.products)
         self.any_.fit(X, a, has_any.astype(np.float64), weights.given)
@@ -52,11 +52,11 @@ class AdditiveAmounts(ScreenedLearner):
         return self
 
     def index(self, X: Array) -> tuple[Array, Array]:
-        """What `along` can reuse from feature to feature."""
+        """Sums of terms of both models, which `along` can reuse for every feature."""
         return self.any_.index(X), self.amount_.index(X)
 
     def predict(self, X: Array) -> tuple[Array, Array]:
-        """Chance of any, and the typical amount, shape (n, 2) each."""
+        """Probability of a positive amount, and the typical one, shape (n, 2) each."""
         return self.any_.predict(X)[0], self._typical(self.amount_.predict(X)[0])
 
     def along(

@@ -1,4 +1,4 @@
-"""Boosted trees on what an additive model leaves over."""
+"""Boosted trees on the residuals of an additive model."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ MAX_TREE_ROWS = 100_000
 class BoostingLearner(ScreenedLearner):
     """Histogram boosting of the mean and of the log-variance, starting from an additive model.
 
-    Trees see the treatment among their inputs, so they learn what the arms share from both. Steps and interactions
-    that smooth functions of single columns cannot follow are left to them; the rest they need not relearn. The trees
-    for the variance are fitted to residuals from trees that have not seen the row. A few trees of eight leaves need no
-    more than 100,000 rows: larger data are sampled for them.
+    The treatment is among the inputs of the trees, so that they learn what the arms share from both. They are left the
+    steps and interactions that smooth functions of single columns cannot follow. The trees for the variance are fitted
+    to held-out residuals. A few trees of eight leaves need no more than 100,000 rows: larger data are sampled.
 
     Parameters
     ----------
@@ -59,7 +58,7 @@ class BoostingLearner(ScreenedLearner):
         sample_weight: Array | None = None,
         fitted_base: AdditiveLearner | None = None,
     ) -> BoostingLearner:
-        """Fit the additive model, unless a fitted one is given, and the trees."""
+        """Fit the trees, and the additive model unless a fitted one is passed."""
         weights = Weights.of(sample_weight, y.size)
         base = AdditiveLearner() if self.base is None else clone(self.base)
         self.base_ = base.fit(X, a, y, **weights.argument()) if fitted_base is None else fitted_base
@@ -89,7 +88,7 @@ class BoostingLearner(ScreenedLearner):
         return self._add(self._bins(X), *self.base_.predict(X))
 
     def index(self, X: Array) -> Array:
-        """What the additive model can reuse from feature to feature."""
+        """What the additive model can reuse for every feature."""
         return self.base_.index(X)
 
     def along(self, X: Array, columns: slice, points: Array, index: Array | None = None) -> tuple[Array, Array]:
@@ -106,11 +105,11 @@ class BoostingLearner(ScreenedLearner):
         return model
 
     def _bins(self, X: Array) -> Array:
-        """Bin numbers: trees then need not search for bins, which with weighted rows takes longer than growing them."""
+        """Bin numbers, so that trees need not search for bins, which takes longest where rows have weights."""
         return np.column_stack([np.searchsorted(edges, X[:, j]) for j, edges in enumerate(self.edges_)]).astype(float)
 
     def _add(self, bins: Array, location: Array, scale: Array) -> tuple[Array, Array]:
-        """Location and scale with what trees add, from bins of rows, one after the other."""
+        """Add the predictions of the trees, for rows in bins, to a location and scale."""
         shift, factor = np.empty((2, len(bins), 2))
         for arm in (0, 1):
             inputs = np.column_stack((bins, np.full(bins.shape[0], arm)))

@@ -1,4 +1,4 @@
-"""What outcome learners have in common, and how any of them is followed along one feature."""
+"""The contract of outcome learners and of likelihoods, and checked predictions of any learner."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class OutcomeLearner(Protocol):
 
 
 class Likelihood(Protocol):
-    """How likely outcomes are at predicted locations and scales: what models are weighed by.
+    """How likely outcomes are at predicted locations and scales, by which models are compared.
 
     `statistics.families` has the families of outcomes, of which this is the part that models meet.
 
@@ -68,10 +68,10 @@ class Likelihood(Protocol):
     chances: ClassVar[bool] = False
 
     def fitted(self, y: Array, location: Array, scale: Array, weights: Weights | None = None) -> Likelihood:
-        """The same with what all rows share beside location and scale, such as the dispersion of counts."""
+        """The same with the parameters that all rows share fitted, such as the dispersion of counts."""
 
     def as_number(self, y: Array) -> Array:
-        """The outcome as a number whose average tells columns and levels apart that matter."""
+        """The outcome as a number whose mean varies with the columns and levels that matter."""
 
     @abstractmethod
     def log_density(self, y: Array, location: Array | float, scale: Array | float, shape: Array | float) -> Array:
@@ -82,22 +82,22 @@ class Likelihood(Protocol):
         """Outcome less location, in units of the scale."""
 
     def best_shape(self, residual: Array, weights: Weights | None = None) -> float:
-        """The shape of greatest likelihood."""
+        """The shape of maximum likelihood."""
 
     def origin(self, y: Array) -> tuple[float, float]:
         """Centre and unit of outcomes, on which the weights of a stack must not depend."""
 
     @abstractmethod
     def marginal(self, y: Array, least_scale: float) -> tuple[float, float, float]:
-        """Location, scale and shape of outcomes that no feature tells apart."""
+        """Location, scale and shape of outcomes that depend on no feature."""
 
 
 class ScreenedLearner(BaseEstimator):
-    """Base of the learners of this package, which are given some of the columns where these are many (`screening`)."""
+    """Base of the learners of this package, which are given a subset of the columns where these are many."""
 
 
 def predict_arms(model: OutcomeLearner, X: Array, *, chances: bool = False) -> tuple[Array, Array]:
-    """Location and scale of both arms, checked; locations may have to be `chances`."""
+    """Checked location and scale of both arms; with `chances`, locations must be probabilities."""
     return _checked(model, "predict", model.predict(X), (X.shape[0], 2), chances)
 
 
@@ -121,12 +121,12 @@ def index_of(model: OutcomeLearner, X: Array) -> Any:
 
 
 def without_rows(model: Any) -> Any:
-    """A fitted learner without what it keeps of its training rows for other learners to start from."""
+    """A fitted learner without the arrays over training rows that other learners start from."""
     return model.without_rows() if hasattr(model, "without_rows") else model
 
 
 def own_arm(both: Array, a: Ints) -> Array:
-    """The column of each row's own arm."""
+    """Of predictions for both arms, those for the arm that each row is in."""
     return both[np.arange(a.size), a]
 
 

@@ -1,4 +1,4 @@
-"""Learners of the outcome where values are missing: filled in by the mean of the rows that a learner is fitted to."""
+"""Missing values filled in by means of the rows that a learner is fitted to."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from modifind._typing import Array
 
 @dataclass(frozen=True)
 class Filling:
-    """What missing values of some columns are filled in by.
+    """Values in place of the missing ones of some columns.
 
     Attributes
     ----------
     columns : tuple of int
         Columns of values; the column after each indicates which of them are missing.
     means : tuple of float
-        What those get.
+        The values in place of missing ones.
     """
 
     columns: tuple[int, ...] = ()
@@ -26,7 +26,7 @@ class Filling:
 
     @classmethod
     def from_rows(cls, X: Array, columns: tuple[int, ...]) -> Filling:
-        """Means of the rows in which each column is not missing; 0 where it is in all."""
+        """Learn the mean of the known values of each column; 0 where none is known."""
         known = [X[X[:, j + 1] == 0, j] for j in columns]
         return cls(columns, tuple(float(values.mean()) if values.size else 0.0 for values in known))
 

@@ -1,4 +1,4 @@
-"""Learners of the outcome by the names that users give them, and what else can take their place."""
+"""Learners of the outcome, by name or as users pass them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def resolve_learners(learner: Any, kind: str, *, device: str = "cpu") -> dict[st
 
 
 def _users_learner(item: Any, kind: str, known: tuple[str, ...]) -> OutcomeLearner:
-    """A learner that the user made, or one of a scikit-learn estimator; refuses what is none for outcomes of a kind."""
+    """The user's learner, or a learner made of a scikit-learn estimator; refused if it does not suit the outcome."""
     check_part("learner", item, "fit", "predict")
     if not isinstance(item, BaseEstimator) or not (is_regressor(item) or is_classifier(item)):
         return item

@@ -1,4 +1,4 @@
-"""Additive models of outcomes in two arms whose likelihood has one index: iterated weighted least squares."""
+"""Generalised additive models of outcomes in two arms, fitted by iterated weighted least squares."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from modifind.nuisance.regression.terms import AdditiveTerms
 
 
 class AdditiveIndex(AdditiveArms):
-    """A learner whose outcome depends on one index in each arm: a sum of smooth functions of single columns.
+    """Base of learners of outcomes that depend on one index in each arm, a sum of smooth functions of single columns.
 
-    The same parts as `AdditiveLearner`: common to both arms, and their difference, every line and every curve with a
-    penalty of its own, and products of two columns where residuals call for them.
+    As in `AdditiveLearner`, there is a part common to both arms and a difference between them, every line and every
+    curve has its own penalty, and products of two columns enter where residuals call for them.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class AdditiveIndex(AdditiveArms):
         return self
 
     def _use(self, X: Array, rows: list[NDArray[np.intp]], terms: list[Array]) -> ArmLocations:
-        """Fill in the terms of each arm's rows and start the penalties anew."""
+        """Evaluate the terms of each arm's rows, and start with new penalties."""
         terms.clear()  # they fill most of the memory: never twice
         terms += (self.terms_(X[r]) for r in rows)
         return ArmLocations(self.terms_.groups, np.flatnonzero(self.terms_.degree <= self.contrast_curves))

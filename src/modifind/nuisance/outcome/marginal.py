@@ -1,4 +1,4 @@
-"""What a model of the outcome must beat: each arm's own distribution, with no feature in it."""
+"""The baseline of outcome models: the distribution of each arm without features."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from modifind.nuisance.outcome.contract import Likelihood
 def marginal_log_likelihood(
     y: Array, a: Ints, folds: Ints, *, family: Likelihood, least_scale: float = 0.0, weights: Weights | None = None
 ) -> Array:
-    """Held-out log-likelihood of every row under its arm's distribution in the other folds.
+    """Held-out log-likelihood of every row under the distribution of its arm in the other folds.
 
     Parameters
     ----------

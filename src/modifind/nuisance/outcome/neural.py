@@ -117,7 +117,7 @@ class NeuralLearner(ScreenedLearner):
         self.device = device
 
     def fit(self, X: Array, a: Ints, y: Array, sample_weight: Array | None = None) -> NeuralLearner:
-        """Train all networks; the likelihood of a row counts as often as its weight says."""
+        """Train all networks; log-likelihoods of rows are multiplied by their weights."""
         a = np.asarray(a, dtype=np.int64)
         X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
         weights, rng = Weights.of(sample_weight, y.size), np.random.default_rng(self.random_state)
@@ -233,7 +233,7 @@ class _Ensemble(Networks):
         return self._flat(layers)
 
     def log_likelihood(self, theta: torch.Tensor, inputs: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """Of each network at its rows, shape (members, rows), less what no weight changes."""
+        """Log-likelihood of each network at its rows, shape (members, rows), up to a constant."""
         torch, w = self.torch, self.layers(theta)
         first, direct = torch.bmm(inputs, w["enter"]).split((self.settings.hidden, N_OUTPUTS), dim=2)
         hidden = torch.nn.functional.silu(first)
@@ -265,14 +265,14 @@ class _Ensemble(Networks):
         return self.inputs[index], self.rows[index]
 
     def _mean(self, values: torch.Tensor, rows: torch.Tensor, whole: bool = False) -> torch.Tensor:
-        """Mean over the rows of each network; of a batch, the part of the mean of all rows."""
+        """Mean over the rows of each network, by weights of mean 1 over the `whole`."""
         counts = rows[..., -1].to(values.dtype)
         counts = counts / counts.mean(dim=1, keepdim=True) if whole else counts
         return (values * counts).mean(dim=1)
 
 
 def _held_out(a: Ints, members: int, fraction: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Rows held out from each network and the others, one row of each array per network, both arms in proportion."""
+    """Held-out and training rows of each network, one row of each array per network, with both arms in proportion."""
     n = a.size
     position = np.empty(n)
     for arm in (0, 1):

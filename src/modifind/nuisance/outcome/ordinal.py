@@ -35,7 +35,7 @@ def thresholds_of(levels: Array, index: Array, n_levels: int, counts: Weights | 
 
 
 def up_to(levels: Array, index: Array, thresholds: Array) -> tuple[Array, Array]:
-    """Chance of a row's level or a lower one, and of a lower one."""
+    """Probability of at most a row's level, and of a lower level."""
     ends = np.concatenate(([-BEYOND], thresholds, [BEYOND]))
     codes = levels.astype(np.intp)
     return expit(ends[codes + 1] - index), expit(ends[codes] - index)

@@ -11,7 +11,7 @@ from modifind.nuisance.outcome.level_effects import LevelEffects
 
 @dataclass(frozen=True)
 class Recast:
-    """What columns pass through on their way to the learners of a fold, learned from their training rows.
+    """How columns change on their way to the learners of a fold, learned from their training rows.
 
     Attributes
     ----------
@@ -29,5 +29,5 @@ class Recast:
         return self.effects(self.filling(X, first), first)
 
     def place(self, columns: slice) -> slice:
-        """Where columns are among those that learners see."""
+        """Positions of columns among those that learners see."""
         return self.effects.place(columns)

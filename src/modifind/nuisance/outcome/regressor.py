@@ -45,7 +45,7 @@ class RegressorLearner(BaseEstimator):
         self.spread = spread
 
     def fit(self, X: Array, a: Ints, y: Array, sample_weight: Array | None = None) -> RegressorLearner:
-        """Fit both arms, each by itself."""
+        """Fit each arm separately."""
         weights = Weights.of(sample_weight, y.size)
         for estimator in (self.regressor, self.spread):
             if estimator is not None and not weights.uniform:
@@ -61,7 +61,7 @@ class RegressorLearner(BaseEstimator):
         return (DummyClassifier() if one_class else clone(self.regressor)).fit(X, y, **weights.argument())
 
     def _fit_arm(self, X: Array, y: Array, weights: Weights) -> tuple[Any, Any, float]:
-        """Models of an arm's location and, where there is one, of its spread, and the scale of what is left."""
+        """Models of an arm's location and, optionally, of its spread, and the scale of the remaining residuals."""
         arguments, spread = weights.argument(), None
         location = clone(self.regressor).fit(X, y, **arguments)
         held_out = cross_val_predict(clone(self.regressor), X, y, cv=N_SCALE_FOLDS, params=arguments or None)

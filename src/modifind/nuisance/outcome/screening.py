@@ -49,15 +49,15 @@ class SubsetLearner:
         return predict_arms(self.model, X[:, self.kept])
 
     def index(self, X: Array) -> Any:
-        """What the learner can reuse from feature to feature."""
+        """What the learner can reuse for every feature."""
         return index_of(self.model, X[:, self.kept])
 
     def without_rows(self) -> SubsetLearner:
-        """The same of a learner that keeps nothing of its training rows."""
+        """The same learner without arrays over its training rows."""
         return SubsetLearner(without_rows(self.model), self.kept)
 
     def looks_at(self, columns: slice) -> bool:
-        """Whether the learner looks at any of some columns."""
+        """Whether any of some columns is kept."""
         inside = self._inside(columns)
         return inside.stop > inside.start
 
@@ -86,9 +86,9 @@ def screened_columns(X: Array, a: Ints, y: Array, *, binary: bool, weights: Weig
     """The columns that a learner of these rows should be given; None where they are few enough for all.
 
     Columns are ranked by score tests of lines and parabolas: for the location common to both arms, for its difference
-    between them and for the scale of each arm, and those taken that stand high in any of the rankings. The first look
-    takes a few. The others are tested on what an additive model of those leaves over, so that strong columns do not
-    hide weak ones.
+    between them and for the scale of each arm. Those high in any of the rankings are kept, a few in the first round.
+    The others are then tested on the residuals of an additive model of these, so that strong columns do not hide weak
+    ones.
 
     Parameters
     ----------
@@ -97,9 +97,9 @@ def screened_columns(X: Array, a: Ints, y: Array, *, binary: bool, weights: Weig
     a, y : array of shape (n,)
         Arms and outcome.
     binary : bool
-        Whether the outcome is 0 or 1; its scale is then no matter of its own.
+        Whether the outcome is 0 or 1, and so has no scale of its own.
     weights : Weights
-        How much each row counts, by which scores are multiplied.
+        Weights of rows, by which scores are multiplied.
     """
     n_rows, n_columns = X.shape
     if not is_screened(n_rows, n_columns):

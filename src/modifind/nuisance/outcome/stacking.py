@@ -1,4 +1,4 @@
-"""Cross-fitted stacks of learners: out-of-fold predictions, weights by held-out log-likelihood."""
+"""Cross-fitted stacks of learners: out-of-fold predictions, weighted by held-out log-likelihood."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ COSTLY = ("boosting", "neural")
 class StackedModel:
     """Weighted mean of several learners' locations and of the logarithms of their scales.
 
-    No scale is below `least_scale`: in an arm whose outcome is constant, rounding would decide otherwise. Locations may
-    have to be `chances`. All learners see columns behind the `recast`.
+    No scale is below `least_scale`: where the outcome of an arm is constant, rounding would decide otherwise. With
+    `chances`, locations must be probabilities. All learners see columns as the `recast` returns them.
     """
 
     models: tuple[OutcomeLearner, ...]
@@ -68,12 +68,12 @@ class StackedModel:
         return self.combine([predict_arms(model, X, chances=self.chances) for model in self.models])
 
     def index(self, X: Array) -> tuple[Any, ...]:
-        """What each learner can reuse from feature to feature."""
+        """What each learner can reuse for every feature."""
         X = self.recast(X)
         return tuple(index_of(model, X) for model in self.models)
 
     def looks_at(self, columns: slice) -> bool:
-        """Whether any learner looks at any of some columns."""
+        """Whether the predictions of any learner can depend on any of some columns."""
         return any(looks_at(model, self.recast.place(columns)) for model in self.models)
 
     def alike(self, columns: slice) -> NDArray[np.intp] | None:
@@ -233,7 +233,7 @@ def _choose(fits: _Fits) -> tuple[list[str], _Stack]:
 
 @dataclass(frozen=True)
 class _Fit:
-    """A candidate's model of each fold, None until it is fitted, and out-of-fold predictions in both arms."""
+    """A candidate's models, None for a fold until it is fitted, and its out-of-fold predictions in both arms."""
 
     models: list[Any]
     location: Array
@@ -242,12 +242,12 @@ class _Fit:
 
 @dataclass
 class _Fits:
-    """Candidates as they are fitted to the complements of folds, one after the other.
+    """The candidates for a stack, and those fitted so far.
 
     Attributes
     ----------
     done : dict
-        Candidates that have been fitted to the complement of a fold at least.
+        Candidates that have been fitted for at least one fold.
     starts : list
         What the learners of each fold share, once one has been fitted.
     """
@@ -262,9 +262,9 @@ class _Fits:
         self.starts: list[Any] = [None] * self.rows.n_folds
 
     def fit(self, names: list[str], folds: Iterable[int] | None = None, beside: Sequence[str] = ()) -> None:
-        """Fit candidates to the complements of all folds, or of some; what has been fitted is left alone.
+        """Fit candidates for all folds, or for some, unless that is done.
 
-        Those `beside` them start from the splines of the first fold and are fitted to its complement alone.
+        Those `beside` them are fitted for the first fold alone, starting from its splines.
         """
         rows, n = self.rows, self.rows.y.size
         for name in (*names, *beside):
@@ -293,11 +293,11 @@ class _Fits:
                 fit.models[fold], fit.location[inside], fit.scale[inside] = model, location, scale
 
     def stack(self, names: list[str]) -> _Stack:
-        """Stack candidates that have been fitted to the complements of all folds."""
+        """Stack candidates that have been fitted for all folds."""
         return _stack([self.done[name] for name in names], self.rows, self.family)
 
     def stack_of_first_fold(self, names: list[str]) -> _Stack:
-        """Stack candidates by the rows of the first fold alone, each half weighed by the other."""
+        """Stack candidates by the rows of the first fold alone, with weights of each half from the other."""
         inside = np.flatnonzero(self.rows.folds == 0)
         fits = (self.done[name] for name in names)
         held_out = [_Fit([], fit.location[inside], fit.scale[inside]) for fit in fits]
@@ -311,11 +311,11 @@ class _Start:
     Attributes
     ----------
     recast : Recast
-        What columns pass through on their way to every learner.
+        How columns change on their way to every learner.
     kept : array of int, optional
-        Columns behind that which learners of this package are given; None for all.
+        The recast columns that learners of this package are given; None for all.
     training : array, optional
-        The columns of the training rows behind the recast, where levels have effects.
+        The recast columns of the training rows, where levels have effects.
     base : AdditiveLearner, optional
         Splines that trees start from.
     """
@@ -328,8 +328,14 @@ class _Start:
     @classmethod
     def from_rows(cls, rows: OutcomeRows, family: Likelihood, *, screen: bool) -> _Start:
         """Learn from the training rows; `screen` the columns only if a learner asks for it."""
-        filling, number, binary = Filling.from_rows(rows.X, rows.gaps), family.as_number(rows.y), family.kind == "binary"
-        effects, X = LevelEffects.from_rows(rows.coded, filling(rows.X), rows.a, number, binary=binary, weights=rows.weights)
+        filling, number, binary = (
+            Filling.from_rows(rows.X, rows.gaps),
+            family.as_number(rows.y),
+            family.kind == "binary",
+        )
+        effects, X = LevelEffects.from_rows(
+            rows.coded, filling(rows.X), rows.a, number, binary=binary, weights=rows.weights
+        )
         kept = screened_columns(X, rows.a, number, binary=binary, weights=rows.weights) if screen else None
         return cls(Recast(filling, effects), kept, X if rows.coded else None)
 
@@ -380,7 +386,7 @@ def arm_shapes(y: Array, a: Ints, location: Array, scale: Array, *, family: Like
 
 @dataclass(frozen=True)
 class _Stack:
-    """Weights, one row per fold; held-out log-likelihood of the stack and of each candidate alone."""
+    """Weights, one row per fold, and held-out log-likelihoods of the stack and of each candidate alone."""
 
     weights: Array
     log_score: float
@@ -416,7 +422,7 @@ def _stack(fits: list[_Fit], rows: OutcomeRows, family: Likelihood) -> _Stack:
 def _best_weights(
     y: Array, location: Array, log_scale: Array, shape: Array, family: Likelihood, counts: Weights
 ) -> Array:
-    """Weights with the largest log-likelihood."""
+    """Weights that maximise the log-likelihood."""
 
     def loss(weights: Array) -> float:
         scale = np.exp(weights @ log_scale)

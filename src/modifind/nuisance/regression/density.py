@@ -1,4 +1,4 @@
-"""Student-t log-densities: normal where the data are, and with tails in which no single row decides."""
+"""Student-t log-densities, whose heavy tails bound the influence of single rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def student_scores(standardised: Array, shape: Array | float) -> tuple[Array, Ar
 
 
 def left_out(residual: Array, leverage: Array) -> Array:
-    """Residuals from a fit without the row itself, from its leverage."""
+    """Leave-one-out residuals from residuals and leverages."""
     return residual / (1.0 - np.clip(leverage, 0.0, MAX_LEVERAGE))
 
 
@@ -41,7 +41,7 @@ def robust_spread(values: Array) -> float:
 
 
 def centre_and_unit(values: Array) -> tuple[float, float]:
-    """Median and robust spread, 1 where nothing varies: models are fitted to outcomes of about this centre and size."""
+    """Median and robust spread (1 for a constant), by which outcomes are standardised before models are fitted."""
     return float(np.median(values)), robust_spread(values) or 1.0
 
 

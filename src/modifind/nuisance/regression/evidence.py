@@ -1,4 +1,4 @@
-"""Ridge regression whose penalties are chosen by the data: one per group of coefficients, by maximal evidence."""
+"""Ridge regression with one penalty per group of coefficients, chosen by maximum evidence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def renumbered(groups: Ints) -> Ints:
 
 
 def first_penalties(groups: Ints) -> Array:
-    """Where the search for penalties begins: none for group 0, and more for curves than for a single term."""
+    """Starting values of penalties: none for group 0, and more for curves than for a single term."""
     penalties = np.where(np.bincount(groups) > 1, CURVE_START, 1.0)
     penalties[0] = 0.0
     return penalties
@@ -57,9 +57,9 @@ def updated_penalties(
 def ridge_by_evidence(
     matrix: Array, side: Array, penalties: Array, groups: Ints, n_steps: int
 ) -> tuple[Array, Array, Array, Array]:
-    """Alternate between the solution and the penalties; the inverse is whole.
+    """Alternate between solving and updating the penalties.
 
-    Returns the last solution, its inverse and its penalties, and the penalties that would come next.
+    Returns the last solution, the inverse and the penalties that belong to it, and the penalties to go on with.
     """
     following = penalties
     for _ in range(n_steps):

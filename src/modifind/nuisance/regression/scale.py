@@ -1,4 +1,4 @@
-"""Scale of residuals as a function of an additive index: a generalised linear model of their spread."""
+"""Generalised linear models of the scale of residuals."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ScaleModel:
         return self.at_index(terms @ self.coefficients)
 
     def fit(self, terms: Array, residual: Array, shape: float, n_steps: int, weights: Weights) -> ScaleModel:
-        """Some steps of Fisher scoring from where the coefficients stand; `criterion` tells links apart (AIC / 2)."""
+        """Take some steps of Fisher scoring from the present coefficients; `criterion` is AIC / 2, to compare links."""
         if not self.unit:
             middle, upper, far = np.quantile(np.abs(residual), (0.5, 0.75, 0.95))
             self.unit = max(float(middle) / 0.6745, 0.05 * float(far), MIN_UNIT)

@@ -1,4 +1,4 @@
-"""One variable as sums of smooth functions of others: its location and scale, or the log-odds of its categories."""
+"""Additive models of one variable without arms: its location and scale, or the log-odds of its categories."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class SmoothRegression:
     def _fit_scale(
         self, terms: Array, residual: Array, weight: Array, inverse: Array, n_steps: int, counts: Weights
     ) -> tuple[Array, Array]:
-        """Fit the scale to leave-one-out residuals; these in units of it, and the scale."""
+        """Fit the scale to leave-one-out residuals; returns these in units of the scale, and the scale."""
         residual = left_out(residual, weight * quadratic_forms(terms, inverse))
         terms = np.take(terms, self.scale_columns, axis=1)
         scale = np.maximum(self.scale.fit(terms, residual, self.shape, n_steps, counts).at(terms), MIN_UNIT)
@@ -181,7 +181,7 @@ class SmoothClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X: Array) -> Array:
-        """Chance of each class."""
+        """Probability of each class."""
         return self.model_.predict_proba(self.terms_(X)[:, 1:])
 
     def log_odds_along(self, X: Array, columns: slice, points: Array) -> Array:
@@ -203,7 +203,7 @@ def called_for(X: Array, scores: list[Array], counts: Weights, sign: float = BEN
 
 
 def _bends(column: Array, scores: list[Array], sign: float) -> bool:
-    """Whether sums of any of the scores over bins of a column are larger than chance has them."""
+    """Whether sums of any of the scores over bins of a column are significantly large."""
     edges = bin_edges(column, BEND_BINS)
     bins = np.searchsorted(edges, column)
     for score in scores:

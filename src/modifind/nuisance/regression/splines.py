@@ -17,7 +17,7 @@ TAIL = 0.002
 
 @dataclass(frozen=True)
 class ColumnBasis:
-    """Functions of one design column: the column itself and, where it has enough values, deviations from a line.
+    """Functions of one column: the column itself and, if it has enough distinct values, deviations from a line.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class ColumnBasis:
         return functions
 
     def write(self, values: Array, functions: Array) -> None:
-        """The same, written to an array that is there."""
+        """The same, written to an existing array."""
         lines = functions[..., 0] = self.line(values)
         if self.width > 1:
             _interpolate(lines, self.nodes, self.table, functions[..., 1:])
