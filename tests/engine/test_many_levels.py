@@ -73,7 +73,9 @@ def test_no_table_of_all_rows_by_all_levels_is_kept():
         conditional.model.directions.means,
     ]
     assert sum(part.size for part in kept) < table.n_rows * 200 / 20
-    effects, columns = LevelEffects.from_rows(table.coded, table.design, a, y, binary=False, weights=Weights.alike(y.size))
+    effects, columns = LevelEffects.from_rows(
+        table.coded, table.design, a, y, binary=False, weights=Weights.alike(y.size)
+    )
     assert columns.shape[1] == 2 + 4
     assert effects(table.design).shape == columns.shape
 
