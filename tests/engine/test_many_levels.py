@@ -12,7 +12,7 @@ from modifind.data.schema import read_features
 from modifind.data.weights import Weights
 from modifind.nuisance.conditional import AutoSampler, BoostingSampler, GaussianSampler
 from modifind.nuisance.conditional.level_conditional import LevelModel
-from modifind.nuisance.outcome.level_effects import MOST_GROUPS, LevelEffects
+from modifind.nuisance.outcome.level_effects import MAX_GROUPS, LevelEffects
 from modifind.nuisance.propensity.scores import PropensityModel
 from modifind.nuisance.regression.level_sums import LevelSums
 from modifind.statistics.level_groups import LevelGroups
@@ -73,7 +73,9 @@ def test_no_table_of_all_rows_by_all_levels_is_kept():
         conditional.model.directions.means,
     ]
     assert sum(part.size for part in kept) < table.n_rows * 200 / 20
-    effects, columns = LevelEffects.of(table.coded, table.design, a, y, binary=False, weights=Weights.alike(y.size))
+    effects, columns = LevelEffects.from_rows(
+        table.coded, table.design, a, y, binary=False, weights=Weights.alike(y.size)
+    )
     assert columns.shape[1] == 2 + 4
     assert effects(table.design).shape == columns.shape
 
@@ -109,7 +111,7 @@ def test_effects_of_levels_are_shrunk_as_far_as_the_evidence_says():
 def test_rows_that_effects_are_learned_from_do_not_see_their_own_outcome():
     table, a, _ = coded(100)
     noise = np.random.default_rng(5).normal(size=a.size)
-    effects, columns = LevelEffects.of(
+    effects, columns = LevelEffects.from_rows(
         table.coded, table.design, a, noise, binary=False, weights=Weights.alike(noise.size)
     )
     first = effects.place(table.encoding[2]).start
@@ -120,10 +122,10 @@ def test_rows_that_effects_are_learned_from_do_not_see_their_own_outcome():
 
 def test_at_most_a_hundred_groups_of_levels_are_told_apart():
     table, a, y = coded(200, n=4000)
-    effects, _ = LevelEffects.of(table.coded, table.design, a, y, binary=False, weights=Weights.alike(y.size))
+    effects, _ = LevelEffects.from_rows(table.coded, table.design, a, y, binary=False, weights=Weights.alike(y.size))
     groups = effects.alike(table.encoding[2])
     assert groups.size == 200
-    assert groups.max() < MOST_GROUPS
+    assert groups.max() < MAX_GROUPS
     assert effects.alike(table.encoding[0]) is None
 
 

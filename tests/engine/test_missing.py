@@ -18,7 +18,8 @@ from modifind.data.summary import Summary
 from modifind.nuisance.conditional import AutoSampler, CVAESampler, for_gaps, resolve_sampler
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.filling import Filling
-from modifind.nuisance.outcome.recast import RecastLearner
+from modifind.nuisance.outcome.recast import Recast
+from modifind.nuisance.outcome.stacking import StackedModel
 from modifind.nuisance.propensity.scores import PropensityModel
 from streams import FAST, close, cut, fit, fit_source
 
@@ -172,13 +173,13 @@ def test_learners_fill_in_the_mean_of_the_rows_they_are_fitted_to():
     X = np.column_stack((rng.normal(size=(200, 2)), np.zeros(200)))
     X[::4, 1:] = 0.0, 1.0
     a, y = rng.integers(0, 2, 200), X[:, 1] + rng.normal(size=200)
-    filling = Filling.of(X, (1,))
+    filling = Filling.from_rows(X, (1,))
     assert filling.means == (pytest.approx(X[X[:, 2] == 0, 1].mean()),)
     filled = filling(X)
     assert (X[::4, 1] == 0).all()  # what was passed is left alone
     assert (filled[::4, 1] == filling.means[0]).all()
-    learner = RecastLearner(AdditiveLearner(0), filling).fit(X, a, y)
     plain = AdditiveLearner(0).fit(filled, a, y)
+    learner = StackedModel((plain,), (1.0,), recast=Recast(filling))
     np.testing.assert_array_equal(learner.predict(X), plain.predict(filled))
     points = np.array([[[0.0, 1.0], [0.7, 0.0]]]).repeat(200, axis=0)
     expected = plain.along(filled, slice(1, 3), np.where(points == [0.0, 1.0], [filling.means[0], 1.0], points))

@@ -21,7 +21,7 @@ from modifind.data.weights import Weights
 from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
 from modifind.explain.reading import GivenRows, check_bandwidth, check_draws
 from modifind.explain.views import LEVEL, Explained, explain_column
-from modifind.nuisance.outcome.stacking import own_arm
+from modifind.nuisance.outcome.contract import own_arm
 from modifind.result.explained import N_DRAWS
 from modifind.statistics.families import StudentT
 from modifind.statistics.wcmmd import weighted_bandwidth

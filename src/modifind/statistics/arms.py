@@ -10,7 +10,8 @@ from scipy.optimize import minimize
 
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
-from modifind.nuisance.outcome.stacking import WEIGHED_ROWS, CrossFit, arm_shapes, own_arm
+from modifind.nuisance.outcome.contract import own_arm
+from modifind.nuisance.outcome.stacking import WEIGHED_ROWS, CrossFit, arm_shapes
 from modifind.nuisance.regression.blocks import random_rows
 from modifind.statistics.direct import SHAPE_SCORES, Ranks, residual_scores
 from modifind.statistics.families import Family

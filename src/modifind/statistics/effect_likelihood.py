@@ -44,8 +44,9 @@ from sklearn.base import clone
 
 from modifind._torch import check_device, import_torch
 from modifind.data.weights import check_takes_weights
+from modifind.nuisance.outcome.contract import own_arm
 from modifind.nuisance.outcome.learners import resolve_learners
-from modifind.nuisance.outcome.stacking import OutcomeRows, cross_fit, own_arm
+from modifind.nuisance.outcome.stacking import OutcomeRows, cross_fit
 from modifind.statistics.arms import ArmTraits
 from modifind.statistics.contract import Nuisances, Statistic
 from modifind.statistics.families import Family, family_of

@@ -8,7 +8,8 @@ from typing import TypeAlias
 import numpy as np
 
 from modifind._typing import Array, Ints
-from modifind.nuisance.outcome.stacking import CrossFit, own_arm
+from modifind.nuisance.outcome.contract import own_arm
+from modifind.nuisance.outcome.stacking import CrossFit
 from modifind.statistics.arms import ArmTraits, CommonPart, contrasts, null_precision
 from modifind.statistics.direct import CONTRAST_SCORES, SHAPE_SCORES, residual_scores
 

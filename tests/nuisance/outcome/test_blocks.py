@@ -117,9 +117,9 @@ def test_trees_are_grown_on_a_sample_of_many_rows(monkeypatch):
     y = 4.0 * a * corner + rng.normal(size=3000)
     base = AdditiveLearner(0, products=False).fit(X, a, y)
     whole = BoostingLearner().fit(X, a, y, fitted_base=base).predict(X)
-    monkeypatch.setattr(boosting, "MAX_ROWS", 3000)
+    monkeypatch.setattr(boosting, "MAX_TREE_ROWS", 3000)
     np.testing.assert_array_equal(BoostingLearner().fit(X, a, y, fitted_base=base).predict(X), whole)
-    monkeypatch.setattr(boosting, "MAX_ROWS", 2000)
+    monkeypatch.setattr(boosting, "MAX_TREE_ROWS", 2000)
     sampled = BoostingLearner().fit(X, a, y, fitted_base=base).predict(X)
     error = [np.sqrt(np.mean((part[0][:, 1] - part[0][:, 0] - 4.0 * corner) ** 2)) for part in (whole, sampled)]
     assert error[0] != error[1] < 1.3 * error[0]

@@ -8,11 +8,9 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from conftest import quiet_fit
 from modifind import EffectLikelihood
 from modifind.nuisance.outcome import AdditiveClassifier, AdditiveLearner, BoostingLearner, NeuralLearner
-from modifind.nuisance.outcome.contract import predict_along, predict_arms
-from modifind.nuisance.outcome.filling import Filling
+from modifind.nuisance.outcome.contract import own_arm, predict_along, predict_arms
 from modifind.nuisance.outcome.learners import resolve_learners
-from modifind.nuisance.outcome.recast import RecastLearner
-from modifind.nuisance.outcome.stacking import OutcomeRows, StackedModel, cross_fit, describe, own_arm
+from modifind.nuisance.outcome.stacking import OutcomeRows, StackedModel, cross_fit, describe
 from modifind.nuisance.propensity.scores import arm_folds
 from modifind.statistics.families import Bernoulli, StudentT
 
@@ -326,7 +324,7 @@ def test_of_many_rows_the_first_fold_tells_whether_trees_are_tried(steps, monkey
         every = cross_fit(candidates, rows, StudentT())
         fitted.clear()
         with monkeypatch.context() as many:
-            many.setattr("modifind.nuisance.outcome.stacking.TRIED_ROWS", 0)
+            many.setattr("modifind.nuisance.outcome.stacking.TRIAL_ROWS", 0)
             found = cross_fit(candidates, rows, StudentT())
         assert len(fitted) == n_tried
         assert found.weights == every.weights
@@ -438,10 +436,7 @@ def test_chances_beyond_the_rows_are_refused_along_a_feature():
         def predict(self, X):
             return np.tile(X, 2), np.ones((len(X), 2))
 
-    stack, X = (
-        StackedModel((RecastLearner(Extrapolates(), Filling((), ())),), (1.0,), chances=True),
-        np.full((3, 1), 0.5),
-    )
+    stack, X = StackedModel((Extrapolates(),), (1.0,), chances=True), np.full((3, 1), 0.5)
     stack.predict(X)
     with pytest.raises(ValueError, match=r"^Extrapolates.predict must give probabilities between 0 and 1; found 1.5$"):
         stack.along(X, slice(0, 1), np.full((3, 2, 1), 1.5))

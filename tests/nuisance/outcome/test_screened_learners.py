@@ -4,8 +4,7 @@ import pytest
 from modifind import EffectLikelihood
 from modifind.data.weights import Weights
 from modifind.nuisance.outcome import AdditiveClassifier, AdditiveLearner, BoostingLearner, screening
-from modifind.nuisance.outcome.recast import RecastLearner
-from modifind.nuisance.outcome.screening import KeptColumns, screened_columns
+from modifind.nuisance.outcome.screening import SubsetLearner, screened_columns
 from modifind.nuisance.outcome.stacking import OutcomeRows, cross_fit
 from modifind.nuisance.propensity.scores import arm_folds
 from modifind.statistics import Nuisances
@@ -22,7 +21,7 @@ def many(seed=0, n=250, p=300):
 
 def test_columns_that_matter_in_any_way_are_kept():
     X, a, y = many(n=500)
-    kept = screened_columns(X, a, y, binary=False, weights=Weights.alike(y.size)).kept
+    kept = screened_columns(X, a, y, binary=False, weights=Weights.alike(y.size))
     assert {0, 10, 20, 30} <= set(kept)
     assert kept.size == 31
     assert (np.diff(kept) > 0).all()
@@ -32,14 +31,14 @@ def test_strong_columns_do_not_hide_weak_ones():
     rng = np.random.default_rng(1)
     X, a = rng.normal(size=(400, 400)), np.arange(400) % 2
     y = 8 * X[:, 0] - 8 * X[:, 1] * a + 0.4 * X[:, 2] * (2 * a - 1) + rng.normal(size=400)
-    assert {0, 1, 2} <= set(screened_columns(X, a, y, binary=False, weights=Weights.alike(y.size)).kept)
+    assert {0, 1, 2} <= set(screened_columns(X, a, y, binary=False, weights=Weights.alike(y.size)))
 
 
 def test_binary_outcomes_are_screened_too():
     rng = np.random.default_rng(2)
     X, a = rng.normal(size=(600, 200)), np.arange(600) % 2
     y = (X[:, 0] + (2 * a - 1) * X[:, 5] + rng.logistic(size=600) > 0).astype(float)
-    assert {0, 5} <= set(screened_columns(X, a, y, binary=True, weights=Weights.alike(y.size)).kept)
+    assert {0, 5} <= set(screened_columns(X, a, y, binary=True, weights=Weights.alike(y.size)))
 
 
 @pytest.mark.parametrize("shape", [(240, 60), (500, 62), (800, 100), (4000, 250)])
@@ -54,7 +53,7 @@ def test_ordinary_tables_are_left_whole(shape):
 def test_screened_learner_follows_columns_to_where_it_predicts(model):
     X, a, y = many(p=90)
     kept = np.array([0, 10, 11, 20, 30])
-    learner = RecastLearner(model, KeptColumns(kept)).fit(X, a, y)
+    learner = SubsetLearner(model, kept).fit(X, a, y)
     rng = np.random.default_rng(4)
     for columns in (slice(10, 12), slice(9, 11), slice(30, 32), slice(40, 41)):
         points = rng.normal(size=(20, 3, columns.stop - columns.start))
@@ -94,7 +93,7 @@ def test_folds_screen_without_their_rows_and_other_learners_get_all_columns(monk
     fit = cross_fit({"linear": AdditiveLearner(0), "Plain": Plain()}, OutcomeRows(X, a, y, folds), StudentT())
     assert [set(rows) for rows in seen] == [set(X[folds != fold, 0]) for fold in range(3)]
     models = [model for stack in fit.models for model in stack.models]
-    assert any(isinstance(model, RecastLearner) for model in models)
+    assert any(isinstance(model, SubsetLearner) for model in models)
     cross_fit({"Plain": Plain()}, OutcomeRows(X, a, y, folds), StudentT())
     assert len(seen) == 3
     assert all(model.width == 100 for model in models if isinstance(model, Plain))
@@ -104,18 +103,18 @@ def test_trees_take_the_columns_of_the_splines_they_start_from(monkeypatch):
     X, a, y = many(n=150, p=100)
     folds = arm_folds(a, 2, 0)
     monkeypatch.setattr("modifind.nuisance.outcome.stacking.WORTHWHILE", -np.inf)
-    monkeypatch.setattr("modifind.nuisance.outcome.stacking.NEGLIGIBLE", 0.0)
+    monkeypatch.setattr("modifind.nuisance.outcome.stacking.MIN_STACK_WEIGHT", 0.0)
     monkeypatch.setattr("modifind.nuisance.outcome.stacking.WEIGHT_STEP", 1e-9)
     candidates = {"splines": AdditiveLearner(4, products=False), "boosting": BoostingLearner(max_iter=2)}
     fit = cross_fit(candidates, OutcomeRows(X, a, y, folds), StudentT())
     for stack in fit.models:
         splines, trees = stack.models
-        np.testing.assert_array_equal(splines.recast.kept, trees.recast.kept)
+        np.testing.assert_array_equal(splines.kept, trees.kept)
         np.testing.assert_array_equal(trees.model.base_.coefficients_, splines.model.coefficients_)
 
 
 def test_ordinary_tables_are_never_screened(monkeypatch):
-    monkeypatch.setattr(screening._Shapes, "of", lambda X: pytest.fail("screened"))
+    monkeypatch.setattr(screening, "_lines_and_parabolas", lambda X: pytest.fail("screened"))
     X, a, y = many(n=300, p=50)
     fit = cross_fit(
         {"linear": AdditiveLearner(0, products=False)}, OutcomeRows(X, a, y, arm_folds(a, 5, 0)), StudentT()
@@ -136,5 +135,5 @@ def test_statistic_says_which_features_no_fold_looks_at():
     prepared = EffectLikelihood("linear").prepare(
         Nuisances(read_features(X), y, a, np.full(200, 0.5), np.random.SeedSequence(0), tuple(folds))
     )
-    kept = set().union(*(set(stack.models[0].recast.kept) for stack in prepared.fits[0].cross.models))
+    kept = set().union(*(set(stack.models[0].kept) for stack in prepared.fits[0].cross.models))
     assert [m for m in range(150) if prepared.looks_at(m)] == sorted(kept)

@@ -1,4 +1,4 @@
-"""Models of the outcome in both arms: where it lies and how far it spreads."""
+"""Models of the outcome in both arms: its location and its scale."""
 
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.amounts import AdditiveAmounts

@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
+from modifind.nuisance.outcome.contract import ScreenedLearner
 from modifind.nuisance.regression.blocks import quadratic_forms, scaled_gram
 from modifind.nuisance.regression.density import (
     SHAPES,
     best_shape,
     centre_and_unit,
+    left_out,
     robust_spread,
+    student_scores,
     student_weight,
 )
-from modifind.nuisance.regression.evidence import first_penalties, renumbered, solve_ridge, symmetric, updated_penalties
-from modifind.nuisance.regression.scale import LEAST_UNIT, LINKS, ScaleModel
+from modifind.nuisance.regression.evidence import first_penalties, renumbered, ridge_by_evidence
+from modifind.nuisance.regression.scale import LINKS, MIN_UNIT, ScaleModel
 from modifind.nuisance.regression.terms import AdditiveTerms
 
-MAX_LEVERAGE = 0.9
-ROUNDS = 3
+N_ROUNDS = 3
 MAX_CURVES_PER_ROW = 2
-FAR = 8.0
-LEAST_ARM = 0.01  # of the other arm's spread is the least scale that weighs rows
+WILD = 8.0  # spreads from the median, beyond which rows weigh less at the start
+MIN_SPREAD_RATIO = 0.01  # of an arm to the other one, as far as the weights of rows go
 
 
-class AdditiveArms(BaseEstimator, ABC):
-    """A learner whose predictions are functions of sums of terms: `terms_`, times `coefficients_`."""
+class AdditiveArms(ScreenedLearner, ABC):
+    """Base of learners whose predictions are functions of sums of terms, `terms_` times `coefficients_`."""
 
     terms_: AdditiveTerms
     coefficients_: Array
@@ -41,7 +43,7 @@ class AdditiveArms(BaseEstimator, ABC):
         return self._outputs(self.index(X))
 
     def index(self, X: Array) -> Array:
-        """What `along` can reuse from feature to feature: the sums of the rows as they are."""
+        """Sums of terms of the rows as they are, which `along` can reuse for every feature."""
         return self.terms_.combine(X, self.coefficients_)
 
     def along(self, X: Array, columns: slice, points: Array, index: Array | None = None) -> tuple[Array, Array]:
@@ -50,7 +52,7 @@ class AdditiveArms(BaseEstimator, ABC):
 
     @abstractmethod
     def _outputs(self, total: Array) -> tuple[Array, Array]:
-        """Location and scale from the sums, which are on the last axis."""
+        """Location and scale from sums of terms, which are on the last axis."""
 
 
 class AdditiveLearner(AdditiveArms):
@@ -120,12 +122,12 @@ class AdditiveLearner(AdditiveArms):
         centre, unit = centre_and_unit(y)
         scaled = (y - centre) / unit
         # An arm whose outcome hardly varies must not outweigh the other one: what the arms share is fitted to both.
-        least = max(LEAST_ARM * max(robust_spread(scaled[r]) for r in rows), LEAST_UNIT)
+        least = max(MIN_SPREAD_RATIO * max(robust_spread(scaled[r]) for r in rows), MIN_UNIT)
         arms = [_Arm(r, scaled[r], counts[r], least) for r in rows]
         n_knots = min(self.n_knots, 1 + MAX_CURVES_PER_ROW * X.shape[0] // max(X.shape[1], 1))
         self._use(AdditiveTerms.of(X, n_knots), X, arms)
         self._choose_among(("exp",), arms)
-        for turn in range(ROUNDS):
+        for turn in range(N_ROUNDS):
             if turn == 1:
                 self._add_products(X, arms)
                 self._choose_among(self.links, arms)
@@ -138,7 +140,7 @@ class AdditiveLearner(AdditiveArms):
         return self
 
     def _keep(self, arms: list[_Arm], centre: float, unit: float) -> None:
-        """What was found, in the units of the outcome."""
+        """Store the fit in the units of the outcome."""
         self.scales_ = [arm.models[0] for arm in arms]
         self.coefficients_ = np.zeros((self.terms_.degree.size, 4))
         self.residual_, self.weight_ = np.empty((2, sum(arm.y.size for arm in arms)))
@@ -152,12 +154,18 @@ class AdditiveLearner(AdditiveArms):
         self.coefficients_[0, :2] += centre
         del self._location
 
+    def without_rows(self) -> AdditiveLearner:
+        """The learner without residuals and weights of its training rows."""
+        model = copy(self)
+        del model.residual_, model.weight_
+        return model
+
     def _outputs(self, total: Array) -> tuple[Array, Array]:
         scale = np.stack([model.at_index(total[..., 2 + arm]) for arm, model in enumerate(self.scales_)])
         return total[..., :2], np.moveaxis(scale, 0, -1)
 
     def _add_products(self, X: Array, arms: list[_Arm]) -> None:
-        """Take up the products that residuals call for, if any."""
+        """Add the products that residuals call for, if any."""
         if self.products:
             scores = [list(kind) for kind in zip(*(arm.scores for arm in arms), strict=True)]
             enlarged = self.terms_.with_products(X, scores, [arm.rows for arm in arms])
@@ -181,7 +189,7 @@ class AdditiveLearner(AdditiveArms):
 
 @dataclass
 class _Arm:
-    """Rows of one arm and what is known of them so far."""
+    """Rows of one arm with their residuals, scale and weights so far."""
 
     rows: NDArray[np.intp]
     y: Array
@@ -194,34 +202,31 @@ class _Arm:
     def __post_init__(self) -> None:
         spread = max(robust_spread(self.y), self.least)
         self.scale = np.full(self.y.size, spread)
-        far = np.abs(self.y - np.median(self.y)) / (FAR * spread)
+        far = np.abs(self.y - np.median(self.y)) / (WILD * spread)
         self.weight = np.maximum(far, 1.0) ** -2.0 / spread**2  # wild rows must not start the fit
         self.residual = self.y
 
     @property
     def scores(self) -> tuple[Array, Array]:
-        """Of the location and of the log-scale, times the weights of the rows."""
-        u = self.residual / self.scale
-        weight = student_weight(u, self.shape)
-        return self.counts.times(weight * u), self.counts.times(weight * u**2 - 1.0)
+        """Scores of the location and of the log-scale, times the weights of the rows."""
+        location, log_scale = student_scores(self.residual / self.scale, self.shape)
+        return self.counts.times(location), self.counts.times(log_scale)
 
     def update(self, location: ArmLocations, number: int, columns: Ints, n_steps: int) -> None:
         """Leave-one-out residuals of a new location, their scale, and the weights that follow."""
         leverage = self.counts.times(self.weight) * location.leverage(self.terms, number)
-        fitted = self.terms @ location.coefficients[number]
-        self.residual = (self.y - fitted) / (1.0 - np.clip(leverage, 0.0, MAX_LEVERAGE))
-        part = np.take(self.terms, columns, axis=1)
-        for model in self.models:
-            model.fit(part, self.residual, self.shape, n_steps, self.counts)
-        self.models = [min(self.models, key=lambda model: model.criterion)]
-        self.scale = self.models[0].at(part)
+        self.residual = left_out(self.y - self.terms @ location.coefficients[number], leverage)
+        terms = np.take(self.terms, columns, axis=1)
+        fitted = [model.fit(terms, self.residual, self.shape, n_steps, self.counts) for model in self.models]
+        self.models = [min(fitted, key=lambda model: model.criterion)]
+        self.scale = self.models[0].at(terms)
         standardised = self.residual / self.scale
         self.shape = best_shape(standardised, self.counts)
         self.weight = student_weight(standardised, self.shape) / np.maximum(self.scale, self.least) ** 2
 
 
 class ArmLocations:
-    """Weighted penalised least squares in both arms: a common part and the arms' difference, shrunk apart.
+    """Weighted penalised least squares in both arms: a common part and the arms' difference, shrunk separately.
 
     Parameters
     ----------
@@ -239,20 +244,16 @@ class ArmLocations:
         self.penalties = first_penalties(self.groups)
 
     def fit_least_squares(self, arms: list[tuple[Array, Array, Array]], n_steps: int) -> None:
-        """Solve with the present penalties and improve them, `n_steps` times; terms, outcomes and weights per arm."""
+        """Solve and update the penalties `n_steps` times, from terms, outcomes and weights of each arm."""
         grams = [scaled_gram(terms, np.sqrt(weight)) for terms, _, weight in arms]
         sides = [terms.T @ (weight * y) for terms, y, weight in arms]
         both, apart = grams[1] + grams[0], (grams[1] - grams[0])[:, self.contrast] / 2
         gram = np.block([[both, apart], [apart.T, both[np.ix_(self.contrast, self.contrast)] / 4]])
         side = np.concatenate((sides[1] + sides[0], (sides[1] - sides[0])[self.contrast] / 2))
-        for step in range(n_steps):
-            solution, inverse = solve_ridge(gram, side, self.penalties, self.groups)
-            if step < n_steps - 1:
-                self.penalties, _ = updated_penalties(solution, inverse, np.diag(gram), self.penalties, self.groups)
+        solution, self.inverse, self.penalties, _ = ridge_by_evidence(gram, side, self.penalties, self.groups, n_steps)
         half = np.zeros(self.n_terms)
         half[self.contrast] = solution[self.n_terms :] / 2
         self.coefficients = [solution[: self.n_terms] - half, solution[: self.n_terms] + half]
-        self.inverse = symmetric(inverse)
 
     def leverage(self, terms: Array, arm: int) -> Array:
         """Variance of each row's fitted value when weights are inverse variances."""

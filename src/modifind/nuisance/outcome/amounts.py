@@ -1,24 +1,22 @@
-"""Models of amounts that are often zero: whether there is any, and how much."""
+"""Two-part models of amounts that are often zero: whether there is any, and how much."""
 
 from __future__ import annotations
 
 from typing import Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.binary import AdditiveClassifier
+from modifind.nuisance.outcome.contract import ScreenedLearner
 
-N_ANY = 2  # sums of terms that the chance of any has
 
+class AdditiveAmounts(ScreenedLearner):
+    """Probability of a positive amount in each arm, and the typical positive amount: two additive models.
 
-class AdditiveAmounts(BaseEstimator):
-    """Chance that there is any in each arm, and the typical amount where there is: two additive models.
-
-    The location is the chance, the scale the geometric mean of amounts above zero.
+    The location is the probability, the scale the geometric mean of positive amounts.
 
     Parameters
     ----------
@@ -44,31 +42,31 @@ class AdditiveAmounts(BaseEstimator):
         self.products = products
 
     def fit(self, X: Array, a: Ints, y: Array, sample_weight: Array | None = None) -> Self:
-        """Fit both: the second to rows with an amount."""
+        """Fit both models, the second to rows with a positive amount."""
         has_any, weights = y > 0, Weights.of(sample_weight, y.size)
         self.any_ = AdditiveClassifier(self.n_knots, products=self.products)
         self.any_.fit(X, a, has_any.astype(np.float64), weights.given)
-        logs = np.log(y[has_any])
-        self.amount_ = AdditiveLearner(self.n_knots, products=self.products)
-        self.amount_.fit(X[has_any], a[has_any], logs, weights[has_any].given)
-        del self.amount_.residual_, self.amount_.weight_
-        self.range_ = float(logs.min()), float(logs.max())
+        logs, amount = np.log(y[has_any]), AdditiveLearner(self.n_knots, products=self.products)
+        self.amount_ = amount.fit(X[has_any], a[has_any], logs, weights[has_any].given).without_rows()
+        self.limits_ = float(logs.min()), float(logs.max())
         return self
 
-    def index(self, X: Array) -> Array:
-        """What `along` can reuse from feature to feature."""
-        return np.concatenate((self.any_.index(X), self.amount_.index(X)), axis=1)
+    def index(self, X: Array) -> tuple[Array, Array]:
+        """Sums of terms of both models, which `along` can reuse for every feature."""
+        return self.any_.index(X), self.amount_.index(X)
 
     def predict(self, X: Array) -> tuple[Array, Array]:
-        """Chance of any, and the typical amount, shape (n, 2) each."""
+        """Probability of a positive amount, and the typical one, shape (n, 2) each."""
         return self.any_.predict(X)[0], self._typical(self.amount_.predict(X)[0])
 
-    def along(self, X: Array, columns: slice, points: Array, index: Array | None = None) -> tuple[Array, Array]:
+    def along(
+        self, X: Array, columns: slice, points: Array, index: tuple[Array | None, Array | None] = (None, None)
+    ) -> tuple[Array, Array]:
         """The same, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
-        own = (None, None) if index is None else (index[:, :N_ANY], index[:, N_ANY:])
-        any_ = self.any_.along(X, columns, points, own[0])[0]
-        return any_, self._typical(self.amount_.along(X, columns, points, own[1])[0])
+        chance, _ = self.any_.along(X, columns, points, index[0])
+        logs, _ = self.amount_.along(X, columns, points, index[1])
+        return chance, self._typical(logs)
 
     def _typical(self, logs: Array) -> Array:
-        """Amounts within those that were seen."""
-        return np.exp(np.clip(logs, *self.range_))
+        """Amounts within the range of those in the training rows."""
+        return np.exp(np.clip(logs, *self.limits_))

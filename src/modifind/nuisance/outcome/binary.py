@@ -9,8 +9,6 @@ from modifind._typing import Array
 from modifind.data.weights import Weights
 from modifind.nuisance.outcome.linked import AdditiveIndex
 
-MAX_INDEX = 8.0
-
 
 class AdditiveClassifier(AdditiveIndex):
     """Probability of the outcome in each arm: a logistic function of smooth functions of single columns.
@@ -29,18 +27,15 @@ class AdditiveClassifier(AdditiveIndex):
     [False, True]
     """
 
-    def _begin(self, y: Array, counts: Weights) -> float:
+    def _constant_index(self, y: Array, counts: Weights) -> float:
         share = float(np.clip(counts.mean(y), 1e-3, 1 - 1e-3))
         return float(np.log(share / (1 - share)))
 
-    def _step(self, y: Array, index: Array) -> tuple[Array, Array]:
+    def _score_and_information(self, y: Array, index: Array) -> tuple[Array, Array]:
         mean = expit(index)
         return y - mean, mean * (1 - mean)
 
-    def _kept(self, index: Array) -> Array:
-        return np.clip(index, -MAX_INDEX, MAX_INDEX)
-
-    def _outputs(self, total: Array) -> tuple[Array, Array]:
-        """Probability and the standard deviation that it gives, from log-odds."""
-        probability = expit(self._kept(total))
+    def _location_and_scale(self, index: Array) -> tuple[Array, Array]:
+        """Probability, from its log-odds, and the standard deviation that follows from it."""
+        probability = expit(index)
         return probability, np.sqrt(probability * (1 - probability))

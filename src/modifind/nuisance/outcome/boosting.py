@@ -1,30 +1,31 @@
-"""Boosted trees on what an additive model leaves over."""
+"""Boosted trees on the residuals of an additive model."""
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
 from modifind.nuisance.outcome.additive import AdditiveLearner
-from modifind.nuisance.regression.blocks import random_rows
+from modifind.nuisance.outcome.contract import ScreenedLearner, own_arm
+from modifind.nuisance.regression.blocks import bin_edges, random_rows
 
-N_FOLDS = 2
-N_BINS = 64
-MAX_ROWS = 100_000
+N_TREE_FOLDS = 2
+N_TREE_BINS = 64
+MAX_TREE_ROWS = 100_000
 
 
-class BoostingLearner(BaseEstimator):
+class BoostingLearner(ScreenedLearner):
     """Histogram boosting of the mean and of the log-variance, starting from an additive model.
 
-    Trees see the treatment among their inputs, so they learn what the arms share from both. Steps and interactions
-    that smooth functions of single columns cannot follow are left to them; the rest they need not relearn. The trees
-    for the variance are fitted to residuals from trees that have not seen the row. A few trees of eight leaves need no
-    more than 100,000 rows: larger data are sampled for them.
+    The treatment is among the inputs of the trees, so that they learn what the arms share from both. They are left the
+    steps and interactions that smooth functions of single columns cannot follow. The trees for the variance are fitted
+    to held-out residuals. A few trees of eight leaves need no more than 100,000 rows: larger data are sampled.
 
     Parameters
     ----------
@@ -57,30 +58,28 @@ class BoostingLearner(BaseEstimator):
         sample_weight: Array | None = None,
         fitted_base: AdditiveLearner | None = None,
     ) -> BoostingLearner:
-        """Fit the additive model, unless a fitted one is given, and the trees."""
+        """Fit the trees, and the additive model unless a fitted one is passed."""
         weights = Weights.of(sample_weight, y.size)
         base = AdditiveLearner() if self.base is None else clone(self.base)
         self.base_ = base.fit(X, a, y, **weights.argument()) if fitted_base is None else fitted_base
-        rows = random_rows(y.size, MAX_ROWS)
+        rows = random_rows(y.size, MAX_TREE_ROWS)
         X, a, target, weight = X[rows], a[rows], self.base_.residual_[rows], self.base_.weight_[rows]
-        self.edges_ = [np.unique(np.quantile(column, np.arange(1, N_BINS) / N_BINS)) for column in X.T]
+        self.edges_ = [bin_edges(column, N_TREE_BINS) for column in X.T]
         inputs = np.column_stack((self._bins(X), a))
         counts = weights[rows].effective
         weight = counts.times(weight)
         weight = weight / weight.mean() * counts.values.mean()  # their sum is the effective number of rows
-        folds = np.arange(a.size) % N_FOLDS  # rows come in no order that matters
-        left = np.empty(a.size)
-        for fold in range(N_FOLDS):
-            out = folds == fold
-            trees = self._mean_trees().fit(inputs[~out], target[~out], sample_weight=weight[~out])
-            left[out] = target[out] - trees.predict(inputs[out])
-        self.mean_ = self._mean_trees().fit(inputs, target, sample_weight=weight)
-        scale = self.base_.predict(X)[1][np.arange(a.size), a]
-        square = np.clip((left / scale) ** 2, 1e-3, 25.0)  # a few wild rows must not decide the trees
+        held_out = np.empty(a.size)
+        for fold in range(N_TREE_FOLDS):
+            out = np.arange(a.size) % N_TREE_FOLDS == fold  # rows come in no order that matters
+            trees = _trees(self.max_iter).fit(inputs[~out], target[~out], sample_weight=weight[~out])
+            held_out[out] = trees.predict(inputs[out])
+        self.mean_ = _trees(self.max_iter).fit(inputs, target, sample_weight=weight)
+        residual = (target - held_out) / own_arm(self.base_.predict(X)[1], a)
+        square = np.clip(residual**2, 1e-3, 25.0)  # a few wild rows must not decide the trees
         inflation = float(counts.mean(square))
-        self.variance_ = HistGradientBoostingRegressor(
-            loss="gamma", max_iter=max(self.max_iter // 2, 1), **_settings()
-        ).fit(inputs, square / inflation, sample_weight=counts.given)
+        self.variance_ = _trees(max(self.max_iter // 2, 1), loss="gamma")
+        self.variance_.fit(inputs, square / inflation, sample_weight=counts.given)
         self.log_inflation_ = 0.5 * float(np.log(inflation))
         return self
 
@@ -89,42 +88,45 @@ class BoostingLearner(BaseEstimator):
         return self._add(self._bins(X), *self.base_.predict(X))
 
     def index(self, X: Array) -> Array:
-        """What the additive model can reuse from feature to feature."""
+        """What the additive model can reuse for every feature."""
         return self.base_.index(X)
 
     def along(self, X: Array, columns: slice, points: Array, index: Array | None = None) -> tuple[Array, Array]:
         """Location and scale, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
-        n, g = points.shape[:2]
-        rows = np.repeat(self._bins(X), g, axis=0)
+        rows = np.repeat(self._bins(X), points.shape[1], axis=0)
         for k, j in enumerate(range(columns.start, columns.stop)):
             rows[:, j] = np.searchsorted(self.edges_[j], points[..., k].ravel())
-        location, scale = self.base_.along(X, columns, points, index)
-        location, scale = self._add(rows, location.reshape(n * g, 2), scale.reshape(n * g, 2))
-        return location.reshape(n, g, 2), scale.reshape(n, g, 2)
+        return self._add(rows, *self.base_.along(X, columns, points, index))
+
+    def without_rows(self) -> BoostingLearner:
+        """The learner on a base without its training rows."""
+        model = copy(self)
+        model.base_ = self.base_.without_rows()
+        return model
 
     def _bins(self, X: Array) -> Array:
-        """Bin numbers: trees then need not search for bins, which with weighted rows takes longer than growing them."""
+        """Bin numbers, so that trees need not search for bins, which takes longest where rows have weights."""
         return np.column_stack([np.searchsorted(edges, X[:, j]) for j, edges in enumerate(self.edges_)]).astype(float)
 
     def _add(self, bins: Array, location: Array, scale: Array) -> tuple[Array, Array]:
-        shift, factor = np.empty(location.shape), np.empty(scale.shape)
+        """Add the predictions of the trees, for rows in bins, to a location and scale."""
+        shift, factor = np.empty((2, len(bins), 2))
         for arm in (0, 1):
             inputs = np.column_stack((bins, np.full(bins.shape[0], arm)))
             shift[:, arm] = self.mean_.predict(inputs)
             factor[:, arm] = 0.5 * np.log(self.variance_.predict(inputs)) + self.log_inflation_
-        return location + shift, scale * np.exp(factor)
-
-    def _mean_trees(self) -> Any:
-        return HistGradientBoostingRegressor(max_iter=self.max_iter, **_settings())
+        return location + shift.reshape(location.shape), scale * np.exp(factor).reshape(scale.shape)
 
 
-def _settings() -> dict[str, Any]:
-    return {
-        "learning_rate": 0.15,
-        "max_leaf_nodes": 8,
-        "min_samples_leaf": 20,
-        "l2_regularization": 1.0,
-        "max_bins": N_BINS,
-        "early_stopping": False,
-        "random_state": 0,  # no subsampling and bins are given: nothing is random
-    }
+def _trees(max_iter: int, **settings: Any) -> Any:
+    return HistGradientBoostingRegressor(
+        max_iter=max_iter,
+        learning_rate=0.15,
+        max_leaf_nodes=8,
+        min_samples_leaf=20,
+        l2_regularization=1.0,
+        max_bins=N_TREE_BINS,
+        early_stopping=False,
+        random_state=0,  # no subsampling, and bins are given: nothing is random
+        **settings,
+    )

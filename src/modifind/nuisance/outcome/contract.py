@@ -1,4 +1,4 @@
-"""What outcome learners have in common, and how any of them is followed along one feature."""
+"""The contract of outcome learners and of likelihoods, and checked predictions of any learner."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
@@ -48,7 +49,7 @@ class OutcomeLearner(Protocol):
 
 
 class Likelihood(Protocol):
-    """How likely outcomes are at predicted locations and scales: what models are weighed by.
+    """How likely outcomes are at predicted locations and scales, by which models are compared.
 
     `statistics.families` has the families of outcomes, of which this is the part that models meet.
 
@@ -66,13 +67,11 @@ class Likelihood(Protocol):
     kind: ClassVar[str]
     chances: ClassVar[bool] = False
 
-    @abstractmethod
     def fitted(self, y: Array, location: Array, scale: Array, weights: Weights | None = None) -> Likelihood:
-        """The same with what all rows share beside location and scale, such as the dispersion of counts."""
+        """The same with the parameters that all rows share fitted, such as the dispersion of counts."""
 
-    @abstractmethod
     def as_number(self, y: Array) -> Array:
-        """The outcome as a number whose average tells columns and levels apart that matter."""
+        """The outcome as a number whose mean varies with the columns and levels that matter."""
 
     @abstractmethod
     def log_density(self, y: Array, location: Array | float, scale: Array | float, shape: Array | float) -> Array:
@@ -82,21 +81,23 @@ class Likelihood(Protocol):
     def residual(self, y: Array, location: Array, scale: Array | float) -> Array:
         """Outcome less location, in units of the scale."""
 
-    @abstractmethod
     def best_shape(self, residual: Array, weights: Weights | None = None) -> float:
-        """The shape of greatest likelihood."""
+        """The shape of maximum likelihood."""
 
-    @abstractmethod
     def origin(self, y: Array) -> tuple[float, float]:
         """Centre and unit of outcomes, on which the weights of a stack must not depend."""
 
     @abstractmethod
     def marginal(self, y: Array, least_scale: float) -> tuple[float, float, float]:
-        """Location, scale and shape of outcomes that no feature tells apart."""
+        """Location, scale and shape of outcomes that depend on no feature."""
+
+
+class ScreenedLearner(BaseEstimator):
+    """Base of the learners of this package, which are given a subset of the columns where these are many."""
 
 
 def predict_arms(model: OutcomeLearner, X: Array, *, chances: bool = False) -> tuple[Array, Array]:
-    """Location and scale of both arms, checked; locations may have to be `chances`."""
+    """Checked location and scale of both arms; with `chances`, locations must be probabilities."""
     return _checked(model, "predict", model.predict(X), (X.shape[0], 2), chances)
 
 
@@ -106,21 +107,36 @@ def predict_along(
     """Location and scale, shape (n, g, 2) each, when `columns` take the values `points` of shape (n, g, width)."""
     n, g = points.shape[:2]
     if hasattr(model, "along"):
-        found = model.along(X, columns, points) if index is None else model.along(X, columns, points, index)
-        return _checked(model, "along", found, (n, g, 2), chances)
+        predicted = model.along(X, columns, points) if index is None else model.along(X, columns, points, index)
+        return _checked(model, "along", predicted, (n, g, 2), chances)
     rows = np.repeat(X, g, axis=0)
     rows[:, columns] = points.reshape(n * g, -1)
     location, scale = predict_arms(model, rows, chances=chances)
     return location.reshape(n, g, 2), scale.reshape(n, g, 2)
 
 
+def index_of(model: OutcomeLearner, X: Array) -> Any:
+    """What a learner can reuse for every feature; None where it has no `index`."""
+    return model.index(X) if hasattr(model, "index") else None
+
+
+def without_rows(model: Any) -> Any:
+    """A fitted learner without the arrays over training rows that other learners start from."""
+    return model.without_rows() if hasattr(model, "without_rows") else model
+
+
+def own_arm(both: Array, a: Ints) -> Array:
+    """Of predictions for both arms, those for the arm that each row is in."""
+    return both[np.arange(a.size), a]
+
+
 def looks_at(model: OutcomeLearner, columns: slice) -> bool:
-    """Whether what a learner predicts can depend on any of some columns."""
+    """Whether a learner's predictions can depend on any of some columns."""
     return bool(model.looks_at(columns)) if hasattr(model, "looks_at") else True
 
 
 def check_along(model: OutcomeLearner, X: Array) -> None:
-    """Refuse a learner that follows a column to another place than it predicts: the test compares the two."""
+    """Refuse a learner whose `along` disagrees with its `predict`: the test compares the two."""
     columns = slice(0, 1)
     direct, along = predict_arms(model, X), predict_along(model, X, columns, X[:, None, columns])
     for name, first, second in zip(("location", "scale"), direct, along, strict=True):
@@ -134,18 +150,18 @@ def _caller(model: Any, method: str) -> str:
     return f"{type(model).__name__}.{method if hasattr(model, method) else 'predict'}"
 
 
-def _checked(model: Any, method: str, found: Any, shape: tuple[int, ...], chances: bool) -> tuple[Array, Array]:
+def _checked(model: Any, method: str, predicted: Any, shape: tuple[int, ...], chances: bool) -> tuple[Array, Array]:
     caller = _caller(model, method)
-    if not isinstance(found, tuple | list) or len(found) != 2:
-        raise ValueError(f"{caller} must return a pair (location, scale); found {type(found).__name__}")
-    location, scale = (np.asarray(part, dtype=np.float64) for part in found)
-    for name, part in (("location", location), ("scale", scale)):
-        if part.shape != shape:
+    if not isinstance(predicted, tuple | list) or len(predicted) != 2:
+        raise ValueError(f"{caller} must return a pair (location, scale); found {type(predicted).__name__}")
+    location, scale = (np.asarray(values, dtype=np.float64) for values in predicted)
+    for name, values in (("location", location), ("scale", scale)):
+        if values.shape != shape:
             raise ValueError(
                 f"{caller} must return (location, scale) of shape {shape}, the last axis being the arms; its {name} "
-                f"has shape {part.shape}"
+                f"has shape {values.shape}"
             )
-        if not np.isfinite(part).all():
+        if not np.isfinite(values).all():
             raise ValueError(f"{caller} returned a {name} that is not finite")
     if (scale < 0).any():
         raise ValueError(f"{caller} returned a negative scale")

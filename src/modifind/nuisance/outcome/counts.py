@@ -6,23 +6,23 @@ import numpy as np
 
 from modifind._typing import Array
 from modifind.data.weights import Weights
-from modifind.nuisance.outcome.linked import AdditiveIndex, IndexedRows, joint_weights
+from modifind.nuisance.outcome.linked import AdditiveIndex
 
-BELOW, ABOVE = 8.0, 1.0  # of the logarithms of the mean and of the largest count
-LEAST_MEAN = 1e-3
-MOST_DISPERSION = 20.0
+BELOW, ABOVE = 8.0, 1.0  # how far the index may lie below the log of the mean count and above that of the largest
+MIN_MEAN = 1e-3
+MAX_DISPERSION = 20.0
 
 
 class AdditiveCounts(AdditiveIndex):
     """Mean count in each arm: the exponential of smooth functions of single columns.
 
-    `AdditiveIndex` has the parameters. Counts vary as a negative binomial variable does, with
-    ``mean + dispersion * mean ** 2``, and with a dispersion that both arms share.
+    `AdditiveIndex` has the parameters. The variance is that of a negative binomial variable,
+    ``mean + dispersion * mean ** 2``, with one dispersion for both arms.
 
     Attributes
     ----------
     dispersion_ : float
-        0 for counts that vary as a Poisson variable does.
+        0 for Poisson counts.
 
     Examples
     --------
@@ -38,26 +38,22 @@ class AdditiveCounts(AdditiveIndex):
 
     rounds = 6
 
-    def _begin(self, y: Array, counts: Weights) -> float:
-        return float(np.log(max(counts.mean(y), LEAST_MEAN)))
+    def _constant_index(self, y: Array, counts: Weights) -> float:
+        return float(np.log(max(counts.mean(y), MIN_MEAN)))
 
-    def _share(self, arms: list[IndexedRows]) -> None:
-        y, mean = (np.concatenate(parts) for parts in zip(*((arm.y, np.exp(arm.index)) for arm in arms), strict=True))
-        counts = joint_weights(arms)
+    def _fit_shared(self, y: Array, index: Array, counts: Weights) -> None:
+        """Dispersion by the method of moments; the mean may exceed the largest count by a little."""
+        mean = np.exp(index)
         excess = counts.mean((y - mean) ** 2 - mean)
-        self.dispersion_ = float(np.clip(excess / counts.mean(mean**2), 0.0, MOST_DISPERSION))
-        centre = np.log(max(float(counts.mean(y)), LEAST_MEAN))
-        self.range_ = (float(centre) - BELOW, float(np.log(max(y.max(), 1.0))) + ABOVE)
+        self.dispersion_ = float(np.clip(excess / counts.mean(mean**2), 0.0, MAX_DISPERSION))
+        self.limits_ = self._constant_index(y, counts) - BELOW, float(np.log(max(y.max(), 1.0))) + ABOVE
 
-    def _step(self, y: Array, index: Array) -> tuple[Array, Array]:
+    def _score_and_information(self, y: Array, index: Array) -> tuple[Array, Array]:
         mean = np.exp(index)
         inflation = 1.0 + self.dispersion_ * mean
         return (y - mean) / inflation, mean / inflation
 
-    def _kept(self, index: Array) -> Array:
-        return np.clip(index, *self.range_)
-
-    def _outputs(self, total: Array) -> tuple[Array, Array]:
-        """Mean and the standard deviation that it gives, from its logarithm."""
-        mean = np.exp(self._kept(total))
+    def _location_and_scale(self, index: Array) -> tuple[Array, Array]:
+        """Mean, from its logarithm, and the standard deviation that follows from it."""
+        mean = np.exp(index)
         return mean, np.sqrt(mean + self.dispersion_ * mean**2)

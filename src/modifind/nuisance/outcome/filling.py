@@ -1,4 +1,4 @@
-"""Learners of the outcome where values are missing: filled in by the mean of the rows that a learner is fitted to."""
+"""Missing values filled in by means of the rows that a learner is fitted to."""
 
 from __future__ import annotations
 
@@ -11,39 +11,30 @@ from modifind._typing import Array
 
 @dataclass(frozen=True)
 class Filling:
-    """What missing values of some columns are filled in by.
+    """Values in place of the missing ones of some columns.
 
     Attributes
     ----------
     columns : tuple of int
         Columns of values; the column after each indicates which of them are missing.
     means : tuple of float
-        What those get.
+        The values in place of missing ones.
     """
 
-    columns: tuple[int, ...]
-    means: tuple[float, ...]
+    columns: tuple[int, ...] = ()
+    means: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, X: Array, columns: tuple[int, ...]) -> Filling:
-        """Means of the rows in which each column is not missing; 0 where it is in all."""
-        means = []
-        for j in columns:
-            own = X[X[:, j + 1] == 0, j]
-            means.append(float(own.mean()) if own.size else 0.0)
-        return cls(columns, tuple(means))
+    def from_rows(cls, X: Array, columns: tuple[int, ...]) -> Filling:
+        """Learn the mean of the known values of each column; 0 where none is known."""
+        known = [X[X[:, j + 1] == 0, j] for j in columns]
+        return cls(columns, tuple(float(values.mean()) if values.size else 0.0 for values in known))
 
     def __call__(self, X: Array, first: int = 0) -> Array:
         """Rows, of any shape, whose last axis has all columns, or neighbouring ones from `first` on, filled in."""
-        places = [(j - first, mean) for j, mean in zip(self.columns, self.means, strict=True)]
-        places = [(j, mean) for j, mean in places if j >= 0 and j + 1 < X.shape[-1]]
-        if not places:
-            return X
-        X = X.copy()
-        for j, mean in places:
-            X[..., j] = np.where(X[..., j + 1] > 0, mean, X[..., j])
+        X = X.copy() if self.columns else X
+        for j, mean in zip(self.columns, self.means, strict=True):
+            if first <= j < first + X.shape[-1] - 1:
+                values, missing = X[..., j - first], X[..., j + 1 - first] > 0
+                X[..., j - first] = np.where(missing, mean, values)
         return X
-
-    def place(self, columns: slice) -> slice:
-        """Columns stay where they are."""
-        return columns

@@ -1,4 +1,4 @@
-"""Learners of the outcome by the names that users give them, and what else can take their place."""
+"""Learners of the outcome, by name or as users pass them."""
 
 from __future__ import annotations
 
@@ -15,36 +15,20 @@ from modifind.nuisance.outcome.binary import AdditiveClassifier
 from modifind.nuisance.outcome.boosting import BoostingLearner
 from modifind.nuisance.outcome.contract import OutcomeLearner
 from modifind.nuisance.outcome.counts import AdditiveCounts
-from modifind.nuisance.outcome.linked import AdditiveIndex
 from modifind.nuisance.outcome.neural import NeuralLearner
 from modifind.nuisance.outcome.ordinal import AdditiveOrdinal
 from modifind.nuisance.outcome.regressor import RegressorLearner
 
-OWN = (AdditiveLearner, AdditiveIndex, AdditiveAmounts, BoostingLearner, NeuralLearner)
-# Learners by the kind of the outcome and by name, made for a device.
-LEARNERS: dict[str, dict[str, Callable[[str], OutcomeLearner]]] = {
-    "numeric": {
-        "linear": lambda device: AdditiveLearner(0, products=False),
-        "splines": lambda device: AdditiveLearner(),
-        "boosting": lambda device: BoostingLearner(),
-        "neural": lambda device: NeuralLearner(device=device),
-    },
-    "binary": {
-        "linear": lambda device: AdditiveClassifier(0, products=False),
-        "splines": lambda device: AdditiveClassifier(),
-    },
-    "count": {
-        "linear": lambda device: AdditiveCounts(0, products=False),
-        "splines": lambda device: AdditiveCounts(),
-    },
-    "ordinal": {
-        "linear": lambda device: AdditiveOrdinal(0, products=False),
-        "splines": lambda device: AdditiveOrdinal(),
-    },
-    "amount": {
-        "linear": lambda device: AdditiveAmounts(0, products=False),
-        "splines": lambda device: AdditiveAmounts(),
-    },
+# The additive model of each kind of outcome, and the learners beside it: from the device to a learner.
+ADDITIVE: dict[str, Any] = {
+    "numeric": AdditiveLearner,
+    "binary": AdditiveClassifier,
+    "count": AdditiveCounts,
+    "ordinal": AdditiveOrdinal,
+    "amount": AdditiveAmounts,
+}
+OTHERS: dict[str, dict[str, Callable[[str], OutcomeLearner]]] = {
+    "numeric": {"boosting": lambda device: BoostingLearner(), "neural": lambda device: NeuralLearner(device=device)}
 }
 PREDICTED = ("numeric", "binary", "count")  # kinds of outcomes that one regressor or classifier is a model of
 
@@ -52,28 +36,30 @@ PREDICTED = ("numeric", "binary", "count")  # kinds of outcomes that one regress
 def resolve_learners(learner: Any, kind: str, *, device: str = "cpu") -> dict[str, OutcomeLearner]:
     """Candidates by name from what the user passed: "auto", a name, an object, or a list of those.
 
-    Those made from their name are for outcomes of the `kind`, and networks are trained on `device`.
+    Names stand for learners of outcomes of the `kind`, and networks are trained on `device`.
     """
+    known = {
+        "linear": lambda device: ADDITIVE[kind](0, products=False),
+        "splines": lambda device: ADDITIVE[kind](),
+        **OTHERS.get(kind, {}),
+    }
     if learner == "auto":
-        learner = [name for name in LEARNERS[kind] if name != "neural" or find_spec("torch") is not None]
+        learner = [name for name in known if name != "neural" or find_spec("torch") is not None]
     chosen: dict[str, OutcomeLearner] = {}
     for item in learner if isinstance(learner, list | tuple) else [learner]:
         name = item if isinstance(item, str) else type(item).__name__
-        chosen[f"{name} {len(chosen) + 1}" if name in chosen else name] = _resolved(item, kind, device)
+        if isinstance(item, str) and item not in known:
+            names, article = ", ".join(map(repr, known)), "an" if kind[0] in "ao" else "a"
+            raise ValueError(f"learner for {article} {kind} outcome must be 'auto', {names}, not {item!r}")
+        made = known[item](device) if isinstance(item, str) else _users_learner(item, kind, tuple(known))
+        chosen[f"{name} {len(chosen) + 1}" if name in chosen else name] = made
     if not chosen:
         raise ValueError("learner must not be an empty list")
     return chosen
 
 
-def _resolved(item: Any, kind: str, device: str) -> OutcomeLearner:
-    """A learner from its name, or from what the user made."""
-    known = LEARNERS[kind]
-    if isinstance(item, str):
-        if item not in known:
-            names = ", ".join(map(repr, known))
-            article = "an" if kind[0] in "ao" else "a"
-            raise ValueError(f"learner for {article} {kind} outcome must be 'auto', {names}, not {item!r}")
-        return known[item](device)
+def _users_learner(item: Any, kind: str, known: tuple[str, ...]) -> OutcomeLearner:
+    """The user's learner, or a learner made of a scikit-learn estimator; refused if it does not suit the outcome."""
     check_part("learner", item, "fit", "predict")
     if not isinstance(item, BaseEstimator) or not (is_regressor(item) or is_classifier(item)):
         return item

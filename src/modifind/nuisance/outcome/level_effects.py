@@ -1,13 +1,13 @@
-"""Categories of many levels in models of the outcome: what a level adds, shrunk, instead of an indicator per level.
+"""Categories of many levels in models of the outcome: a shrunken effect of each level instead of an indicator.
 
-From the rows that a learner is fitted to, each level gets what it adds to the location of both arms, to the difference
-between them and, for a numeric outcome, the same two of the log-scale: posterior means under normal priors whose
-variances are those of greatest evidence. What other columns explain is taken off before. A learner is then given these
-few columns, in which every row of its own has the effects that the *other* rows of the level show, so that it trusts
-them no more than they deserve.
+From the rows that a learner is fitted to, each level gets its effect on the location of both arms, on the difference
+between them and, for a numeric outcome, the same two on the log-scale. Effects are posterior means under normal priors
+whose variances maximise the evidence, after what other columns explain has been removed. A learner is then given these
+few columns. Its training rows have the effects that the *other* rows of their level show, so that it does not trust
+them more than they deserve.
 
-Above 100 levels those with like effects are gathered. A learner cannot tell the levels of such a group apart, and
-neither can a test that follows it, so that chances of levels need only be known by group.
+Above 100 levels, levels with similar effects are grouped. Neither a learner nor a test that follows it can tell the
+levels of a group apart, so that only the probabilities of groups need be known.
 """
 
 from __future__ import annotations
@@ -24,168 +24,146 @@ from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.binary import AdditiveClassifier
+from modifind.nuisance.outcome.contract import own_arm
 from modifind.nuisance.regression.density import student_weight
 from modifind.nuisance.regression.level_sums import LARGE_EFFECT, Coded, LevelSums, inner_folds
 
-MOST_GROUPS = 100
-N_KNOTS = 5
-SHAPE = 6.0
+MAX_GROUPS = 100
+FEW_KNOTS = 5
+EFFECT_SHAPE = 6.0
 
 
 @dataclass(frozen=True)
 class LevelEffects:
-    """What the levels of some categories add to an outcome, as columns.
+    """Effects of the levels of some categories on an outcome, as columns in place of the codes.
 
     Attributes
     ----------
-    coded : tuple
-        Columns of each category, of which the first holds codes, and the number of its levels.
+    columns : tuple of slice
+        Columns of each category, of which the first holds codes.
     tables : tuple of arrays of shape (levels, k)
         The effects, which take the place of these columns.
     """
 
-    coded: Coded
-    tables: tuple[Array, ...]
+    columns: tuple[slice, ...] = ()
+    tables: tuple[Array, ...] = ()
 
     @classmethod
-    def of(
+    def from_rows(
         cls, coded: Coded, X: Array, a: Ints, y: Array, *, binary: bool, weights: Weights
     ) -> tuple[LevelEffects, Array]:
         """Learn effects from rows; also the columns of these rows, each with the effects that the others show."""
-        folds = inner_folds(y.size)
-        counts = weights.effective
-        rows = _Rows.of(coded, X, a, y, binary, weights)
+        if not coded:
+            return cls(), X
+        folds, counts = inner_folds(y.size), weights.effective
+        residual, weight, scale = _without_levels(coded, X, a, y, binary, weights)
+        weight = counts.times(weight)
         tables, columns = [], []
-        for own, n_levels in coded:
-            codes = X[:, own.start].astype(np.intp)
-            parts = [rows.effects(codes, n_levels, folds, counts)]
+        for category, n_levels in coded:
+            codes = X[:, category.start].astype(np.intp)
+            table, outside = LevelSums.of(codes, n_levels, a, folds, weight, residual).effects()
+            held_out, unit = outside[folds, codes], float(np.sqrt(weight.mean()))
+            residual = residual - held_out[:, 0] - (a - 0.5) * held_out[:, 1]
+            units = [unit, unit / 2]
             if not binary:
-                parts.append(rows.scale_effects(codes, n_levels, folds, counts))
-            table, held, size = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
-            table = _gathered(table, size, np.bincount(codes, minlength=n_levels))
-            centre, spread = held.mean(axis=0), held.std(axis=0)
+                score, information = _scale_scores(residual / scale, a)
+                informations = counts.times(np.full(y.size, information))
+                by_level, outside = LevelSums.of(codes, n_levels, a, folds, informations, score).effects()
+                table, held_out = np.hstack((table, by_level)), np.hstack((held_out, outside[folds, codes]))
+                units += [float(np.sqrt(information)), float(np.sqrt(information)) / 2]
+            table = _grouped(table, np.array(units), np.bincount(codes, minlength=n_levels))
+            centre, spread = held_out.mean(axis=0), held_out.std(axis=0)
             spread = np.where(spread > 0, spread, 1.0)
             tables.append((table - centre) / spread)
-            columns.append((held - centre) / spread)
-        found = cls(coded, tuple(tables))
-        return found, found._placed(X, columns)
+            columns.append((held_out - centre) / spread)
+        effects = cls(tuple(category for category, _ in coded), tuple(tables))
+        return effects, effects._replace(X, columns)
 
     def __call__(self, X: Array, first: int = 0) -> Array:
         """Rows, of any shape, whose last axis has all columns, or neighbouring ones from `first` on, with effects."""
-        parts = [table[X[..., own.start - first].astype(np.intp)] for (own, _), table in self._within(X, first)]
-        return self._placed(X, parts, first)
+        inside = self._inside(X, first)
+        if not inside:
+            return X
+        effects = [table[X[..., category.start - first].astype(np.intp)] for category, table in inside]
+        return self._replace(X, effects, first)
 
-    def _within(self, X: Array, first: int) -> list[tuple[tuple[slice, int], Array]]:
-        stop = first + X.shape[-1]
-        pairs = zip(self.coded, self.tables, strict=True)
-        return [(part, table) for part, table in pairs if first <= part[0].start < stop]
+    def _inside(self, X: Array, first: int) -> list[tuple[slice, Array]]:
+        pairs = zip(self.columns, self.tables, strict=True)
+        return [pair for pair in pairs if first <= pair[0].start < first + X.shape[-1]]
 
-    def _placed(self, X: Array, columns: Sequence[Array], first: int = 0) -> Array:
-        """Columns of effects in the place of codes and what goes with them."""
-        parts, last = [], 0
-        for ((own, _), _), effects in zip(self._within(X, first), columns, strict=True):
-            parts += [X[..., last : own.start - first], effects]
-            last = own.stop - first
-        return np.concatenate([*parts, X[..., last:]], axis=-1)
+    def _replace(self, X: Array, effects: Sequence[Array], first: int = 0) -> Array:
+        """Put columns of effects in place of codes and what goes with them."""
+        pieces, last = [], 0
+        for (category, _), columns in zip(self._inside(X, first), effects, strict=True):
+            pieces += [X[..., last : category.start - first], columns]
+            last = category.stop - first
+        return np.concatenate([*pieces, X[..., last:]], axis=-1)
 
     def place(self, columns: slice) -> slice:
         """Where columns are among those with effects."""
         start, stop = columns.start, columns.stop
-        for (own, _), table in zip(self.coded, self.tables, strict=True):
-            change = table.shape[1] - (own.stop - own.start)
-            start += change * (own.start < columns.start)
-            stop += change * (own.start < columns.stop)
+        for category, table in zip(self.columns, self.tables, strict=True):
+            change = table.shape[1] - (category.stop - category.start)
+            start += change * (category.start < columns.start)
+            stop += change * (category.start < columns.stop)
         return slice(start, stop)
 
     def alike(self, columns: slice) -> NDArray[np.intp] | None:
         """Group of every level of a category such that its levels have the same effects; None for other columns."""
-        for (own, _), table in zip(self.coded, self.tables, strict=True):
-            if own == columns:
-                return np.unique(table, axis=0, return_inverse=True)[1].reshape(-1)
-        return None
+        if columns not in self.columns:
+            return None
+        table = self.tables[self.columns.index(columns)]
+        return np.unique(table, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-@dataclass
-class _Rows:
-    """What other columns leave over of the outcome, row by row, as one category after the other takes its part.
+def _without_levels(
+    coded: Coded, X: Array, a: Ints, y: Array, binary: bool, weights: Weights
+) -> tuple[Array, Array, Array]:
+    """Residuals of a model without the levels, the information on a shift of them, and their scale.
 
-    Attributes
-    ----------
-    a : array of int
-        Arms.
-    residual, weight : array
-        Residuals of the outcome and the information on a shift of them.
-    scale : array
-        Scale of the residuals, 1 for a binary outcome.
+    The model has what the rows of a level have in common in other columns; that is then left in the residuals.
     """
-
-    a: Ints
-    residual: Array
-    weight: Array
-    scale: Array
-
-    @classmethod
-    def of(cls, coded: Coded, X: Array, a: Ints, y: Array, binary: bool, weights: Weights) -> _Rows:
-        """Fit a model without the levels, but with what their rows have in common; the latter is then left in."""
-        codes = [own.start for own, _ in coded]
-        means = np.concatenate([np.arange(own.start + 1, own.stop) for own, _ in coded])
-        means = np.searchsorted(np.delete(np.arange(X.shape[1]), codes), means)
-        others = np.delete(X, codes, axis=1)
-        if not others.shape[1]:
-            others = np.zeros((y.size, 1))
-        still = others.copy()
-        still[:, means] = others[:, means].mean(axis=0)
-        own_arm = np.arange(y.size), a
-        if binary:
-            model = AdditiveClassifier(0, products=False).fit(others, a, y, weights.given)
-            chance = expit(model.index(still)[own_arm])
-            weight = chance * (1 - chance)
-            return cls(a, (y - chance) / weight, weight, np.ones(y.size))
-        learner = AdditiveLearner(N_KNOTS, products=False).fit(others, a, y, weights.given)
-        location, scale = learner.predict(others)
-        moved = location[own_arm] - learner.predict(still)[0][own_arm] if means.size else 0.0
-        return cls(a, learner.residual_ + moved, learner.weight_, scale[own_arm])
-
-    def effects(
-        self, codes: NDArray[np.intp], n_levels: int, folds: NDArray[np.intp], counts: Weights
-    ) -> tuple[Array, Array, Array]:
-        """Effects on the location: of levels, of rows by the others of their level, and the root of the information."""
-        weight = counts.times(self.weight)
-        table, outside = LevelSums.of(codes, n_levels, self.a, folds, weight, self.residual).effects()
-        held = outside[folds, codes]
-        self.residual = self.residual - held[:, 0] - (self.a - 0.5) * held[:, 1]
-        return table, held, np.sqrt(weight.mean()) * np.array([1.0, 0.5])
-
-    def scale_effects(
-        self, codes: NDArray[np.intp], n_levels: int, folds: NDArray[np.intp], counts: Weights
-    ) -> tuple[Array, Array, Array]:
-        """The same of the log-scale, from residuals that the effects on the location have been taken off."""
-        u = self.residual / self.scale
-        score = student_weight(u, SHAPE) * u**2
-        for arm in (0, 1):
-            score[self.a == arm] /= max(float(score[self.a == arm].mean()), 1e-12)
-        information = 1.0 / max(float(score.var()), 1e-12)
-        weight = counts.times(np.full(u.size, information))
-        table, outside = LevelSums.of(codes, n_levels, self.a, folds, weight, score - 1.0).effects()
-        return table, outside[folds, codes], np.sqrt(information) * np.array([1.0, 0.5])
+    codes = [category.start for category, _ in coded]
+    means = np.concatenate([np.arange(category.start + 1, category.stop) for category, _ in coded])
+    means = np.searchsorted(np.delete(np.arange(X.shape[1]), codes), means)
+    others = np.delete(X, codes, axis=1)
+    if not others.shape[1]:
+        others = np.zeros((y.size, 1))
+    still = others.copy()
+    still[:, means] = others[:, means].mean(axis=0)
+    if binary:
+        model = AdditiveClassifier(0, products=False).fit(others, a, y, weights.given)
+        chance = expit(own_arm(model.index(still), a))
+        weight = chance * (1 - chance)
+        return (y - chance) / weight, weight, np.ones(y.size)
+    learner = AdditiveLearner(FEW_KNOTS, products=False).fit(others, a, y, weights.given)
+    location, scale = learner.predict(others)
+    moved = own_arm(location, a) - own_arm(learner.predict(still)[0], a) if means.size else 0.0
+    return learner.residual_ + moved, learner.weight_, own_arm(scale, a)
 
 
-def _gathered(table: Array, size: Array, counts: NDArray[np.intp]) -> Array:
+def _scale_scores(standardised: Array, a: Ints) -> tuple[Array, float]:
+    """Relative errors of the squared residuals of each arm, as shifts of the log-scale, and the information on one."""
+    square = student_weight(standardised, EFFECT_SHAPE) * standardised**2
+    for arm in (0, 1):
+        square[a == arm] /= max(float(square[a == arm].mean()), 1e-12)
+    return square - 1.0, 1.0 / max(float(square.var()), 1e-12)
+
+
+def _grouped(table: Array, units: Array, counts: NDArray[np.intp]) -> Array:
     """Effects of levels, at most 100 different ones.
 
-    Levels are near that differ little, in units of their spread, in what sets the arms apart, and in what they have in
-    common as far as that matters to the likelihood, of which `size` is the unit.
+    Levels are close if they differ little, in units of their spread, in the effects that set the arms apart, and in
+    those on both arms as far as these matter to the likelihood, whose `units` they are measured in.
     """
-    if len(table) <= MOST_GROUPS:
+    if len(table) <= MAX_GROUPS:
         return table
     share = counts / counts.sum()
     spread = np.maximum(np.sqrt(share @ (table - share @ table) ** 2), 1e-300)
-    common = np.minimum(spread * size / LARGE_EFFECT, 1.0)
-    scaled = table / spread * np.where(np.arange(size.size) % 2 == 0, common, 1.0)
-    found = KMeans(MOST_GROUPS, n_init=1, max_iter=30, random_state=0).fit(scaled, sample_weight=counts + 1e-3)
-    centres = np.zeros((MOST_GROUPS, table.shape[1]))
-    weight = np.bincount(found.labels_, counts + 1e-3, minlength=MOST_GROUPS)
-    for k, column in enumerate(table.T):
-        sums = np.bincount(found.labels_, (counts + 1e-3) * column, minlength=MOST_GROUPS)
-        centres[:, k] = sums / np.maximum(weight, 1e-300)
-    return centres[found.labels_]
+    common = np.minimum(spread * units / LARGE_EFFECT, 1.0)
+    scaled = table / spread * np.where(np.arange(units.size) % 2 == 0, common, 1.0)
+    weight = counts + 1e-3
+    groups = KMeans(MAX_GROUPS, n_init=1, max_iter=30, random_state=0).fit(scaled, sample_weight=weight).labels_
+    sums = [np.bincount(groups, weight * column, minlength=MAX_GROUPS) for column in table.T]
+    total = np.bincount(groups, weight, minlength=MAX_GROUPS)
+    return (np.stack(sums, axis=1) / np.maximum(total, 1e-300)[:, None])[groups]

@@ -1,9 +1,8 @@
-"""Additive models of outcomes in two arms whose likelihood has one index: iterated weighted least squares."""
+"""Generalised additive models of outcomes in two arms, fitted by iterated weighted least squares."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
@@ -15,25 +14,11 @@ from modifind.nuisance.outcome.additive import AdditiveArms, ArmLocations
 from modifind.nuisance.regression.terms import AdditiveTerms
 
 
-@dataclass
-class IndexedRows:
-    """Outcomes of one arm, the weights of its rows, and their index so far."""
-
-    y: Array
-    counts: Weights
-    index: Array
-
-
-def joint_weights(arms: list[IndexedRows]) -> Weights:
-    """The weights of the rows of both arms."""
-    return Weights(np.concatenate([arm.counts.values for arm in arms]), arms[0].counts.uniform)
-
-
 class AdditiveIndex(AdditiveArms):
-    """A learner whose outcome depends on one index in each arm: a sum of smooth functions of single columns.
+    """Base of learners of outcomes that depend on one index in each arm, a sum of smooth functions of single columns.
 
-    The same parts as `AdditiveLearner`: common to both arms, and their difference, every line and every curve with a
-    penalty of its own, and products of two columns where residuals call for them.
+    As in `AdditiveLearner`, there is a part common to both arms and a difference between them, every line and every
+    curve has its own penalty, and products of two columns enter where residuals call for them.
 
     Parameters
     ----------
@@ -46,6 +31,7 @@ class AdditiveIndex(AdditiveArms):
     """
 
     rounds: ClassVar[int] = 4
+    limits_: tuple[float, float] = (-8.0, 8.0)  # of the index
 
     def __init__(self, n_knots: int = 12, *, contrast_curves: int = 5, products: bool = True) -> None:
         self.n_knots = n_knots
@@ -53,55 +39,56 @@ class AdditiveIndex(AdditiveArms):
         self.products = products
 
     @abstractmethod
-    def _begin(self, y: Array, counts: Weights) -> float:
-        """Index of an arm that no column tells apart."""
+    def _constant_index(self, y: Array, counts: Weights) -> float:
+        """Index of an arm whose outcome depends on no column."""
 
     @abstractmethod
-    def _step(self, y: Array, index: Array) -> tuple[Array, Array]:
-        """Derivative of every row's log-likelihood by its index, and the Fisher information."""
+    def _score_and_information(self, y: Array, index: Array) -> tuple[Array, Array]:
+        """Derivative of every row's log-likelihood with respect to its index, and the Fisher information."""
 
     @abstractmethod
-    def _kept(self, index: Array) -> Array:
-        """The index, kept where it can be."""
+    def _location_and_scale(self, index: Array) -> tuple[Array, Array]:
+        """Predictions at values of the index."""
 
-    def _share(self, arms: list[IndexedRows]) -> None:
-        """Learn what rows of both arms share beside the index."""
+    def _fit_shared(self, y: Array, index: Array, counts: Weights) -> None:
+        """Fit the parameters beside the index, which both arms share."""
 
     def fit(self, X: Array, a: Ints, y: Array, sample_weight: Array | None = None) -> Self:
-        """Iterated weighted least squares; penalties by evidence on the way.
+        """Iterated weighted least squares, with penalties updated by evidence on the way.
 
         Weights are scaled to sum to the effective sample size.
         """
-        counts = Weights.of(sample_weight, y.size).effective
         rows = [np.flatnonzero(a == arm) for arm in (0, 1)]
-        arms = []
-        for r in rows:
-            own = counts[r]
-            arms.append(IndexedRows(y[r], own, np.full(r.size, self._begin(y[r], own))))
+        arms = slice(0, rows[0].size), slice(rows[0].size, None)  # of rows in the order of their arms
+        order = np.concatenate(rows)
+        y, counts = y[order], Weights.of(sample_weight, y.size).effective[order]
+        index = np.concatenate([np.full(y[arm].size, self._constant_index(y[arm], counts[arm])) for arm in arms])
         self.terms_ = AdditiveTerms.of(X, self.n_knots)
         terms: list[Array] = []
         locations = self._use(X, rows, terms)
         for turn in range(self.rounds):
-            self._share(arms)
+            self._fit_shared(y, index, counts)
+            score, information = self._score_and_information(y, index)
             if turn == 1 and self.products:
-                scores = [arm.counts.times(self._step(arm.y, arm.index)[0]) for arm in arms]
-                self.terms_ = self.terms_.with_products(X, [scores], rows)
+                weighted = counts.times(score)
+                self.terms_ = self.terms_.with_products(X, [[weighted[arm] for arm in arms]], rows)
                 if self.terms_.pairs:
                     locations = self._use(X, rows, terms)
-            locations.fit_least_squares([self._working(*own) for own in zip(terms, arms, strict=True)], n_steps=4)
-            for k, arm in enumerate(arms):
-                arm.index = self._kept(terms[k] @ locations.coefficients[k])
-        self._share(arms)
+            working, weight = index + score / information, counts.times(information)
+            locations.fit_least_squares(
+                [(terms[k], working[arm], weight[arm]) for k, arm in enumerate(arms)], n_steps=4
+            )
+            fitted = [design @ coefficients for design, coefficients in zip(terms, locations.coefficients, strict=True)]
+            index = np.clip(np.concatenate(fitted), *self.limits_)
+        self._fit_shared(y, index, counts)
         self.coefficients_ = np.stack(locations.coefficients, axis=1)
         return self
 
-    def _working(self, terms: Array, arm: IndexedRows) -> tuple[Array, Array, Array]:
-        """Terms, working outcomes of weighted least squares, and their weights."""
-        score, information = self._step(arm.y, arm.index)
-        return terms, arm.index + score / information, arm.counts.times(information)
-
     def _use(self, X: Array, rows: list[NDArray[np.intp]], terms: list[Array]) -> ArmLocations:
-        """Fill in the terms of each arm's rows and begin anew."""
+        """Evaluate the terms of each arm's rows, and start with new penalties."""
         terms.clear()  # they fill most of the memory: never twice
         terms += (self.terms_(X[r]) for r in rows)
         return ArmLocations(self.terms_.groups, np.flatnonzero(self.terms_.degree <= self.contrast_curves))
+
+    def _outputs(self, total: Array) -> tuple[Array, Array]:
+        return self._location_and_scale(np.clip(total, *self.limits_))

@@ -1,4 +1,4 @@
-"""What a model of the outcome must beat: each arm's own distribution, with no feature in it."""
+"""The baseline of outcome models: the distribution of each arm without features."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from modifind.nuisance.outcome.contract import Likelihood
 def marginal_log_likelihood(
     y: Array, a: Ints, folds: Ints, *, family: Likelihood, least_scale: float = 0.0, weights: Weights | None = None
 ) -> Array:
-    """Held-out log-likelihood of every row under its arm's distribution in the other folds.
+    """Held-out log-likelihood of every row under the distribution of its arm in the other folds.
 
     Parameters
     ----------
@@ -35,12 +35,12 @@ def marginal_log_likelihood(
     >>> round(float(marginal_log_likelihood(y, a, folds, family=StudentT()).mean()), 2)
     -1.43
     """
-    found, counts = np.empty(y.size), Weights.of(weights, y.size)
+    log_likelihood, counts = np.empty(y.size), Weights.of(weights, y.size)
     for fold in np.unique(folds):
         for arm in (0, 1):
             inside, outside = (folds == fold) & (a == arm), (folds != fold) & (a == arm)
             seen = counts[outside].representative(y[outside], int(outside.sum()))
             location, scale, shape = family.marginal(seen, least_scale)
-            own = family.fitted(seen, np.full(seen.size, location), np.full(seen.size, scale))
-            found[inside] = own.log_density(y[inside], location, scale, shape)
-    return found
+            fitted = family.fitted(seen, np.full(seen.size, location), np.full(seen.size, scale))
+            log_likelihood[inside] = fitted.log_density(y[inside], location, scale, shape)
+    return log_likelihood

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
+from modifind.nuisance.outcome.contract import ScreenedLearner
 from modifind.nuisance.regression.density import centre_and_unit, student_log_density, student_weight
 from modifind.nuisance.regression.training import Float32, Networks
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     import torch
 
 
-SHAPE = 10.0
+NETWORK_SHAPE = 10.0
 N_OUTPUTS = 4  # common location, difference of the arms' locations, log-scale of each arm
 LOG_BOUND = 5.0
-MIN_SCALE = 1e-3
+MIN_ARM_SCALE = 1e-3
 MAX_RATIO = 3.0
 MAX_VALUE = 1e6
 MAX_GRADIENT = 5.0
 MAX_STEPS = 50
-BLOCK = 8192
+BLOCK_POINTS = 8192
 
 
-class NeuralLearner(BaseEstimator):
+class NeuralLearner(ScreenedLearner):
     """Location and scale of each arm by a few networks of two hidden layers, trained side by side.
 
     Every network has one trunk for both arms and four outputs: what the arms' locations share, how they differ, and
@@ -117,7 +117,7 @@ class NeuralLearner(BaseEstimator):
         self.device = device
 
     def fit(self, X: Array, a: Ints, y: Array, sample_weight: Array | None = None) -> NeuralLearner:
-        """Train all networks; the likelihood of a row counts as often as its weight says."""
+        """Train all networks; log-likelihoods of rows are multiplied by their weights."""
         a = np.asarray(a, dtype=np.int64)
         X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
         weights, rng = Weights.of(sample_weight, y.size), np.random.default_rng(self.random_state)
@@ -134,42 +134,37 @@ class NeuralLearner(BaseEstimator):
         # An arm with little noise would have the whole say in the trunk. Its location moves in smaller units; without
         # any noise it keeps its constants and the networks skip it.
         log_scale = self.constants_[1]
-        self.varies_ = log_scale > math.log(MIN_SCALE)
+        self.varies_ = log_scale > math.log(MIN_ARM_SCALE)
         self.reach_ = self.varies_ * np.minimum(MAX_RATIO * np.exp(log_scale - log_scale.max()), 1.0)
         ensemble = _Ensemble(self, self._inputs(X), a, standardised, rng, counts)
         kept = ensemble.train()
         self.weights_ = {name: layer.cpu().numpy().copy() for name, layer in ensemble.layers(kept).items()}
         self.best_epoch_ = ensemble.best_epoch
         self.held_out_log_likelihood_ = (
-            ensemble.best + ensemble.constant + float(student_log_density(np.zeros(1), SHAPE)[0]) - math.log(self.unit_)
+            ensemble.best
+            + ensemble.constant
+            + float(student_log_density(np.zeros(1), NETWORK_SHAPE)[0])
+            - math.log(self.unit_)
         )
         return self
 
     def predict(self, X: Array) -> tuple[Array, Array]:
         """Location and scale of every row in both arms, shape (n, 2) each."""
-        X = np.asarray(X, dtype=np.float64)
-        location, scale = np.empty((X.shape[0], 2)), np.empty((X.shape[0], 2))
-        for start in range(0, X.shape[0], BLOCK):
-            part = slice(start, start + BLOCK)
-            inputs = self._inputs(X[part])
-            entered = np.stack([inputs @ enter for enter in self.weights_["enter"]])
-            location[part], scale[part] = self._combine(entered)
-        return location, scale
+        location, scale = self.along(X, slice(0, 0), np.empty((len(X), 1, 0)))  # no column moves
+        return location[:, 0], scale[:, 0]
 
     def along(self, X: Array, columns: slice, points: Array) -> tuple[Array, Array]:
         """Location and scale, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
         X, (n, g) = np.asarray(X, dtype=np.float64), points.shape[:2]
         change = ((points - X[:, None, columns]) / self.column_unit_[columns]).astype(np.float32)
         location, scale = np.empty((n, g, 2)), np.empty((n, g, 2))
-        step = max(BLOCK // max(g, 1), 1)
+        step = max(BLOCK_POINTS // max(g, 1), 1)
         for start in range(0, n, step):
-            part = slice(start, start + step)
-            inputs, moved = self._inputs(X[part]), change[part]
-            entered = np.stack(
-                [((inputs @ enter)[:, None] + moved @ enter[:-1][columns]) for enter in self.weights_["enter"]]
-            )
+            rows = slice(start, start + step)
+            inputs, moved = self._inputs(X[rows]), change[rows]
+            entered = np.stack([(inputs @ w)[:, None] + moved @ w[:-1][columns] for w in self.weights_["enter"]])
             flat = entered.reshape(entered.shape[0], -1, entered.shape[-1])
-            location[part], scale[part] = (out.reshape(-1, g, 2) for out in self._combine(flat))
+            location[rows], scale[rows] = (out.reshape(-1, g, 2) for out in self._combine(flat))
         return location, scale
 
     def _inputs(self, X: Array) -> Float32:
@@ -178,7 +173,7 @@ class NeuralLearner(BaseEstimator):
         return np.column_stack((columns, np.ones(X.shape[0]))).astype(np.float32)
 
     def _combine(self, entered: Float32) -> tuple[Array, Array]:
-        """One location and scale, shape (rows, 2) each, from what enters the networks, (members, rows, hidden + 4)."""
+        """Location and scale, shape (rows, 2) each, from what enters the networks, (members, rows, hidden + 4)."""
         w = self.weights_
         n_hidden = w["second"].shape[-1]
         hidden = _silu(entered[..., :n_hidden])
@@ -199,19 +194,11 @@ class _Ensemble(Networks):
     max_gradient = MAX_GRADIENT
 
     def __init__(
-        self,
-        learner: NeuralLearner,
-        inputs: Float32,
-        a: Ints,
-        y: Array,
-        rng: np.random.Generator,
-        counts: Weights,
+        self, learner: NeuralLearner, inputs: Float32, a: Ints, y: Array, rng: np.random.Generator, counts: Weights
     ) -> None:
-        n_inputs = inputs.shape[1]
-        hidden, members = learner.hidden, learner.members
-        self.rng = rng
+        hidden, members, self.rng = learner.hidden, learner.members, rng
         shapes = {
-            "enter": (n_inputs, hidden + N_OUTPUTS),
+            "enter": (inputs.shape[1], hidden + N_OUTPUTS),
             "second": (hidden, hidden),
             "second_bias": (1, hidden),
             "last": (hidden, N_OUTPUTS),
@@ -219,40 +206,34 @@ class _Ensemble(Networks):
         super().__init__(learner, "the neural learner", shapes, members)
         held, self.training = _held_out(a, members, learner.validation_fraction, rng)
         self.theta = self.tensor(np.stack([self._initial() for _ in range(members)]))
-        decayed = self._flat({name: self._is_weight(name) for name in self.shapes})
-        self.threshold = self.tensor(learner.learning_rate * learner.weight_decay * decayed)
+        decays = {name: np.full(shape, float(name != "second_bias")) for name, shape in shapes.items()}
+        decays["enter"][-1] = 0.0
+        self.threshold = self.tensor(learner.learning_rate * learner.weight_decay * self._flat(decays))
         self.inputs = self.tensor(inputs)
         # Per row: what each output adds to location and log-scale in units of the arm's constants, and the outcome.
         center, log_scale = learner.constants_
         unit = np.exp(-log_scale[a])
         reach = learner.reach_[a] * unit
         rows = np.column_stack((reach, (a - 0.5) * reach, a == 0, a == 1, (y - center[a]) * unit))
-        # The weights come last, where the likelihood does not look.
-        rows = np.column_stack((rows * learner.varies_[a][:, None], counts.values))
-        self.rows = self.tensor(rows.astype(np.float32))
+        rows *= learner.varies_[a][:, None]
+        self.rows = self.tensor(np.column_stack((rows, counts.values)).astype(np.float32))  # weights come last
         self.held = self._gather(held)
         self.constant = -np.average(log_scale[a][held], axis=1, weights=counts.values[held])
 
-    def _flat(self, layers: dict[str, Float32]) -> Float32:
+    def _flat(self, layers: dict[str, Array]) -> Float32:
         return np.concatenate([layers[name].ravel() for name in self.shapes]).astype(np.float32)
 
     def _initial(self) -> Float32:
         """Random weights of one network; those of the outputs are zero, so that it starts from the constants."""
         hidden = self.settings.hidden
-        layers = {name: np.zeros(shape, dtype=np.float32) for name, shape in self.shapes.items()}
+        layers = {name: np.zeros(shape) for name, shape in self.shapes.items()}
         for name in ("enter", "second"):
             shape = (self.shapes[name][0], hidden)
             layers[name][:, :hidden] = self.rng.standard_normal(shape) / math.sqrt(shape[0])
         return self._flat(layers)
 
-    def _is_weight(self, name: str) -> Float32:
-        mark = np.full(self.shapes[name], 0.0 if name.endswith("bias") else 1.0, dtype=np.float32)
-        if name == "enter":
-            mark[-1] = 0.0
-        return mark
-
     def log_likelihood(self, theta: torch.Tensor, inputs: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """Of each network at its rows, shape (members, rows), less what no weight changes."""
+        """Log-likelihood of each network at its rows, shape (members, rows), up to a constant."""
         torch, w = self.torch, self.layers(theta)
         first, direct = torch.bmm(inputs, w["enter"]).split((self.settings.hidden, N_OUTPUTS), dim=2)
         hidden = torch.nn.functional.silu(first)
@@ -261,13 +242,13 @@ class _Ensemble(Networks):
         location, log_scale = (output * rows[..., :N_OUTPUTS]).unflatten(2, (2, 2)).sum(dim=3).unbind(dim=2)
         log_scale = LOG_BOUND * torch.tanh(log_scale / LOG_BOUND)
         squared = ((rows[..., N_OUTPUTS] - location) * (-log_scale).exp()).square()
-        return -(SHAPE + 1) / 2 * torch.log1p(squared / SHAPE) - log_scale
+        return -(NETWORK_SHAPE + 1) / 2 * torch.log1p(squared / NETWORK_SHAPE) - log_scale
 
     def batches(self, epoch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Every network's rows, in an order of its own."""
         n_batches = int(np.clip(round(self.training.shape[1] / self.settings.batch_size), 1, MAX_STEPS))
         shuffled = self._gather(self.rng.permuted(self.training, axis=1))
-        return zip(*(part.tensor_split(n_batches, dim=1) for part in shuffled), strict=True)
+        return zip(*(tensor.tensor_split(n_batches, dim=1) for tensor in shuffled), strict=True)
 
     def objective(self, theta: torch.Tensor, *batch: Any) -> torch.Tensor:
         """Mean log-likelihood of each network over the rows of a batch."""
@@ -284,14 +265,14 @@ class _Ensemble(Networks):
         return self.inputs[index], self.rows[index]
 
     def _mean(self, values: torch.Tensor, rows: torch.Tensor, whole: bool = False) -> torch.Tensor:
-        """Mean over the rows of each network; of a batch, the part of the mean of all rows."""
+        """Mean over the rows of each network, by weights of mean 1 over the `whole`."""
         counts = rows[..., -1].to(values.dtype)
         counts = counts / counts.mean(dim=1, keepdim=True) if whole else counts
         return (values * counts).mean(dim=1)
 
 
 def _held_out(a: Ints, members: int, fraction: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Rows held out from each network and the others, one row of each array per network, both arms in proportion."""
+    """Held-out and training rows of each network, one row of each array per network, with both arms in proportion."""
     n = a.size
     position = np.empty(n)
     for arm in (0, 1):
@@ -307,13 +288,13 @@ def _arm_constants(y: Array, a: Ints, counts: Weights) -> Array:
     """Location and log-scale of each arm without features, shape (2, 2), by maximum likelihood."""
     constants = np.zeros((2, 2))
     for arm in (0, 1):
-        own = a == arm if (a == arm).any() else np.ones(a.size, dtype=bool)
-        values, counted = y[own], counts[own]
+        rows = a == arm if (a == arm).any() else np.ones(a.size, dtype=bool)
+        values, counted = y[rows], counts[rows]
         center, scale = centre_and_unit(values)
         for _ in range(30):
-            weight = student_weight((values - center) / scale, SHAPE)
+            weight = student_weight((values - center) / scale, NETWORK_SHAPE)
             center = float(np.average(values, weights=counted.times(weight)))
-            scale = max(math.sqrt(counted.mean(weight * (values - center) ** 2)), MIN_SCALE)
+            scale = max(math.sqrt(counted.mean(weight * (values - center) ** 2)), MIN_ARM_SCALE)
         constants[:, arm] = center, math.log(scale)
     return constants
 

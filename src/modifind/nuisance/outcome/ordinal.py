@@ -8,11 +8,10 @@ from scipy.special import expit
 
 from modifind._typing import Array
 from modifind.data.weights import Weights
-from modifind.nuisance.outcome.linked import AdditiveIndex, IndexedRows, joint_weights
+from modifind.nuisance.outcome.linked import AdditiveIndex
 
-MAX_INDEX = 8.0
-FAR = 60.0  # beyond any threshold
-EDGE = 1e-6
+BEYOND = 60.0  # beyond any threshold
+MIN_LEVEL_SHARE = 1e-6
 
 
 def thresholds_of(levels: Array, index: Array, n_levels: int, counts: Weights | None = None) -> Array:
@@ -26,24 +25,26 @@ def thresholds_of(levels: Array, index: Array, n_levels: int, counts: Weights | 
     >>> thresholds_of(np.array([0.0, 1.0, 1.0, 2.0]), np.zeros(4), 3).round(2).tolist()
     [-1.1, 1.1]
     """
-    found, counts = [], Weights.of(counts, levels.size)
+    thresholds, counts = [], Weights.of(counts, levels.size)
     for k in range(n_levels - 1):
-        share = float(np.clip(counts.mean((levels <= k).astype(np.float64)), EDGE, 1 - EDGE))
-        found.append(brentq(lambda c, share=share: counts.mean(expit(c - index)) - share, -FAR, FAR, xtol=1e-8))
-    return np.array(found)
+        share = float(np.clip(counts.mean((levels <= k).astype(np.float64)), MIN_LEVEL_SHARE, 1 - MIN_LEVEL_SHARE))
+        thresholds.append(
+            brentq(lambda c, share=share: counts.mean(expit(c - index)) - share, -BEYOND, BEYOND, xtol=1e-8)
+        )
+    return np.array(thresholds)
 
 
 def up_to(levels: Array, index: Array, thresholds: Array) -> tuple[Array, Array]:
-    """Chance of a row's level or a lower one, and of a lower one."""
-    ends = np.concatenate(([-FAR], thresholds, [FAR]))
-    place = levels.astype(np.intp)
-    return expit(ends[place + 1] - index), expit(ends[place] - index)
+    """Probability of at most a row's level, and of a lower level."""
+    ends = np.concatenate(([-BEYOND], thresholds, [BEYOND]))
+    codes = levels.astype(np.intp)
+    return expit(ends[codes + 1] - index), expit(ends[codes] - index)
 
 
 def index_information(index: Array, thresholds: Array) -> Array:
     """Fisher information on the index."""
     total, below = np.zeros(np.shape(index)), np.zeros(np.shape(index))
-    for threshold in (*thresholds, FAR):
+    for threshold in (*thresholds, BEYOND):
         above = expit(threshold - index)
         total += (above - below) * (above + below - 1.0) ** 2
         below = above
@@ -75,19 +76,14 @@ class AdditiveOrdinal(AdditiveIndex):
 
     rounds = 6
 
-    def _begin(self, y: Array, counts: Weights) -> float:
+    def _constant_index(self, y: Array, counts: Weights) -> float:
         return 0.0
 
-    def _share(self, arms: list[IndexedRows]) -> None:
-        y, index = (np.concatenate(parts) for parts in zip(*((arm.y, arm.index) for arm in arms), strict=True))
-        counts = joint_weights(arms)
+    def _fit_shared(self, y: Array, index: Array, counts: Weights) -> None:
         self.thresholds_ = thresholds_of(y, index, int(y.max()) + 1, counts)
 
-    def _step(self, y: Array, index: Array) -> tuple[Array, Array]:
+    def _score_and_information(self, y: Array, index: Array) -> tuple[Array, Array]:
         return np.add(*up_to(y, index, self.thresholds_)) - 1.0, index_information(index, self.thresholds_)
 
-    def _kept(self, index: Array) -> Array:
-        return np.clip(index, -MAX_INDEX, MAX_INDEX)
-
-    def _outputs(self, total: Array) -> tuple[Array, Array]:
-        return self._kept(total), np.ones(total.shape)
+    def _location_and_scale(self, index: Array) -> tuple[Array, Array]:
+        return index, np.ones(index.shape)

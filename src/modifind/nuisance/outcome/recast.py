@@ -1,73 +1,33 @@
-"""A learner that sees other columns than those it is asked about: filled in, recoded, or only some of them."""
+"""Columns as learners of the outcome see them: missing values filled in, categories of many levels as effects."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
-from modifind._typing import Array, Ints
-from modifind.nuisance.outcome.contract import looks_at, predict_along, predict_arms
+from modifind._typing import Array
+from modifind.nuisance.outcome.filling import Filling
+from modifind.nuisance.outcome.level_effects import LevelEffects
 
 
-class Recast(Protocol):
-    """How columns change on their way to a learner; one that makes levels alike has ``alike(columns)`` too."""
+@dataclass(frozen=True)
+class Recast:
+    """How columns change on their way to the learners of a fold, learned from their training rows.
+
+    Attributes
+    ----------
+    filling : Filling
+        Values in place of missing ones.
+    effects : LevelEffects
+        Effects of levels in place of their codes.
+    """
+
+    filling: Filling = field(default_factory=Filling)
+    effects: LevelEffects = field(default_factory=LevelEffects)
 
     def __call__(self, X: Array, first: int = 0) -> Array:
         """Rows, of any shape, whose last axis has all columns, or neighbouring ones from `first` on, changed."""
+        return self.effects(self.filling(X, first), first)
 
     def place(self, columns: slice) -> slice:
-        """Where columns are among those that the learner sees; nowhere where it sees none of them."""
-
-
-class RecastLearner:
-    """A learner and what stands before it.
-
-    Parameters
-    ----------
-    model : learner
-        The learner.
-    recast : Recast
-        Made from the rows that it is fitted to, and from no others.
-    training : array of shape (n, p), optional
-        The columns that it is fitted to, for another learner of the same rows.
-    """
-
-    def __init__(self, model: Any, recast: Recast, training: Array | None = None) -> None:
-        self.model = self.stands_for = model
-        self.recast = recast
-        self.training = training
-
-    def fit(self, X: Array, a: Ints, y: Array, **given: Any) -> RecastLearner:
-        """Fit the learner."""
-        self.model.fit(self.recast(X), a, y, **given)
-        return self
-
-    def predict(self, X: Array) -> tuple[Array, Array]:
-        """Location and scale of every row in both arms, shape (n, 2) each."""
-        return predict_arms(self.model, self.recast(X))
-
-    def index(self, X: Array) -> Array | None:
-        """What the learner can reuse from feature to feature."""
-        return self.model.index(self.recast(X)) if hasattr(self.model, "index") else None
-
-    def looks_at(self, columns: slice) -> bool:
-        """Whether the learner looks at any of some columns."""
-        own = self.recast.place(columns)
-        return own.stop > own.start and looks_at(self.model, own)
-
-    def alike(self, columns: slice) -> NDArray[np.intp] | None:
-        """Groups of levels that the learner cannot tell apart."""
-        known = next((part for part in (self.recast, self.model) if hasattr(part, "alike")), None)
-        return None if known is None else known.alike(columns)
-
-    def along(self, X: Array, columns: slice, points: Array, index: Array | None = None) -> tuple[Array, Array]:
-        """Location and scale, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
-        own, seen = self.recast.place(columns), self.recast(X)
-        if own.stop > own.start:
-            return predict_along(self.model, seen, own, self.recast(points, columns.start), index)
-        first = slice(0, 1)  # nothing moves: one point, the row as it is, stands for all
-        location, scale = predict_along(self.model, seen, first, seen[:, None, first], index)
-        shape = (*points.shape[:2], 2)
-        return np.broadcast_to(location, shape), np.broadcast_to(scale, shape)
+        """Positions of columns among those that learners see."""
+        return self.effects.place(columns)

@@ -13,7 +13,7 @@ from modifind._typing import Array, Ints
 from modifind.data.weights import Weights, check_takes_weights
 from modifind.nuisance.regression.chances import predict_chances
 
-N_FOLDS = 5
+N_SCALE_FOLDS = 5
 
 
 class RegressorLearner(BaseEstimator):
@@ -45,48 +45,45 @@ class RegressorLearner(BaseEstimator):
         self.spread = spread
 
     def fit(self, X: Array, a: Ints, y: Array, sample_weight: Array | None = None) -> RegressorLearner:
-        """Fit both arms, each by itself."""
+        """Fit each arm separately."""
         weights = Weights.of(sample_weight, y.size)
-        for part in (self.regressor, self.spread):
-            if part is not None and not weights.uniform:
-                check_takes_weights(part, "learner")
-        self.locations_: list[Any] = []
-        self.spreads_: list[Any] = []
-        self.scales_: list[float] = []
-        for arm in (0, 1):
-            self._fit_arm(X[a == arm], y[a == arm], weights[a == arm])
+        for estimator in (self.regressor, self.spread):
+            if estimator is not None and not weights.uniform:
+                check_takes_weights(estimator, "learner")
+        arms = ((X[a == arm], y[a == arm], weights[a == arm]) for arm in (0, 1))
+        self.arms_: list[Any] = [
+            (self._fit_classifier if is_classifier(self.regressor) else self._fit_arm)(*arm) for arm in arms
+        ]
         return self
 
-    def _fit_arm(self, X: Array, y: Array, weights: Weights) -> None:
-        own = weights.argument()
-        if is_classifier(self.regressor):
-            one_class = (y == y[0]).all()  # which many classifiers refuse
-            model = DummyClassifier() if one_class else clone(self.regressor)
-            self.locations_.append(model.fit(X, y, **own))
-            return
-        self.locations_.append(clone(self.regressor).fit(X, y, **own))
-        squares = (y - cross_val_predict(clone(self.regressor), X, y, cv=N_FOLDS, params=own or None)) ** 2
-        spread = None
+    def _fit_classifier(self, X: Array, y: Array, weights: Weights) -> Any:
+        one_class = (y == y[0]).all()  # which many classifiers refuse
+        return (DummyClassifier() if one_class else clone(self.regressor)).fit(X, y, **weights.argument())
+
+    def _fit_arm(self, X: Array, y: Array, weights: Weights) -> tuple[Any, Any, float]:
+        """Models of an arm's location and, optionally, of its spread, and the scale of the remaining residuals."""
+        arguments, spread = weights.argument(), None
+        location = clone(self.regressor).fit(X, y, **arguments)
+        held_out = cross_val_predict(clone(self.regressor), X, y, cv=N_SCALE_FOLDS, params=arguments or None)
+        squares = (y - held_out) ** 2
         if self.spread is not None:
             least = max(float(np.median(squares)), np.finfo(np.float64).tiny) * 1e-3
-            spread = clone(self.spread).fit(X, np.log(np.maximum(squares, least)), **own)
+            spread = clone(self.spread).fit(X, np.log(np.maximum(squares, least)), **arguments)
             squares = squares / np.exp(spread.predict(X))
-        self.spreads_.append(spread)
-        self.scales_.append(float(np.sqrt(weights.mean(squares))))
+        return location, spread, float(np.sqrt(weights.mean(squares)))
 
     @property
     def stands_for(self) -> Any:
-        """What the user made."""
+        """The estimator of the user, which messages name."""
         return self.regressor
 
     def predict(self, X: Array) -> tuple[Array, Array]:
         """Location and scale of both arms."""
         if is_classifier(self.regressor):
-            chance = np.column_stack([predict_chances(model, X) @ (model.classes_ == 1.0) for model in self.locations_])
+            chance = np.column_stack([predict_chances(model, X) @ (model.classes_ == 1.0) for model in self.arms_])
             return chance, np.sqrt(chance * (1.0 - chance))
-        location = np.column_stack([model.predict(X) for model in self.locations_])
-        scale = [
-            own * (np.ones(len(X)) if spread is None else np.exp(spread.predict(X) / 2))
-            for own, spread in zip(self.scales_, self.spreads_, strict=True)
-        ]
-        return location, np.column_stack(scale)
+        locations, scales = [], []
+        for location, spread, scale in self.arms_:
+            locations.append(location.predict(X))
+            scales.append(scale * (np.ones(len(X)) if spread is None else np.exp(spread.predict(X) / 2)))
+        return np.column_stack(locations), np.column_stack(scales)

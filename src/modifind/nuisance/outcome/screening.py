@@ -1,8 +1,8 @@
-"""Learners of the outcome where columns are many: which columns they are fitted to, and how they answer for all."""
+"""Learners of the outcome where columns are many: which columns they are given, and how they predict from all."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,51 +12,83 @@ from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.binary import AdditiveClassifier
-from modifind.nuisance.regression.density import centre_and_unit, student_weight
+from modifind.nuisance.outcome.contract import index_of, own_arm, predict_along, predict_arms, without_rows
+from modifind.nuisance.regression.density import centre_and_unit, student_scores
 from modifind.nuisance.regression.screening import has_many_columns
 
-MOST_COLUMNS = 250  # more than this an additive model does not take, however many rows there are
-ROWS_PER_COLUMN = 16
-LEAST_KEPT, MOST_KEPT = 30, 150
-ROUNDS = (0.2, 0.5, 1.0)  # share of the columns that have been taken after each look
-SHAPE = 6.0
-N_KNOTS = 5
+MAX_ADDITIVE_COLUMNS = 250  # in an additive model, however many rows there are
+ROWS_PER_KEPT = 16
+MIN_KEPT, MAX_KEPT = 30, 150
+SHARES_KEPT = (0.2, 0.5, 1.0)  # of all that are kept, after each round
+EFFECT_SHAPE = 6.0
+FEW_KNOTS = 5
 
 
-@dataclass(frozen=True)
-class KeptColumns:
-    """Some of all columns: the outcome is taken not to depend on the others.
+class SubsetLearner:
+    """A learner that is given some of the columns: the outcome is taken not to depend on the others.
 
-    Attributes
+    Parameters
     ----------
+    model : learner
+        The learner.
     kept : array of int
-        Their positions, in ascending order.
+        Positions of the columns that it is given, in ascending order.
     """
 
-    kept: Ints
+    def __init__(self, model: Any, kept: Ints) -> None:
+        self.model = self.stands_for = model
+        self.kept = kept
 
-    def __call__(self, X: Array, first: int = 0) -> Array:
-        """Those of rows, of any shape, whose last axis has all columns, or neighbouring ones from `first` on."""
-        return X[..., self.kept[self.place(slice(first, first + X.shape[-1]))] - first]
+    def fit(self, X: Array, a: Ints, y: Array, **arguments: Any) -> SubsetLearner:
+        """Fit the learner."""
+        self.model.fit(X[:, self.kept], a, y, **arguments)
+        return self
 
-    def place(self, columns: slice) -> slice:
-        """Where the kept ones of neighbouring columns lie among all that are kept."""
+    def predict(self, X: Array) -> tuple[Array, Array]:
+        """Location and scale of every row in both arms, shape (n, 2) each."""
+        return predict_arms(self.model, X[:, self.kept])
+
+    def index(self, X: Array) -> Any:
+        """What the learner can reuse for every feature."""
+        return index_of(self.model, X[:, self.kept])
+
+    def without_rows(self) -> SubsetLearner:
+        """The same learner without arrays over its training rows."""
+        return SubsetLearner(without_rows(self.model), self.kept)
+
+    def looks_at(self, columns: slice) -> bool:
+        """Whether any of some columns is kept."""
+        inside = self._inside(columns)
+        return inside.stop > inside.start
+
+    def _inside(self, columns: slice) -> slice:
+        """Positions of neighbouring columns among those that are kept."""
         start, stop = np.searchsorted(self.kept, (columns.start, columns.stop))
         return slice(int(start), int(stop))
+
+    def along(self, X: Array, columns: slice, points: Array, index: Any = None) -> tuple[Array, Array]:
+        """Location and scale, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
+        inside, X = self._inside(columns), X[:, self.kept]
+        if inside.stop > inside.start:
+            return predict_along(self.model, X, inside, points[..., self.kept[inside] - columns.start], index)
+        first = slice(0, 1)  # nothing moves: one point, the row as it is, stands for all
+        location, scale = predict_along(self.model, X, first, X[:, None, first], index)
+        shape = (*points.shape[:2], 2)
+        return np.broadcast_to(location, shape), np.broadcast_to(scale, shape)
 
 
 def is_screened(n_rows: int, n_columns: int) -> bool:
     """Whether so many columns are screened."""
-    return has_many_columns(n_rows, n_columns) or n_columns > MOST_COLUMNS
+    return has_many_columns(n_rows, n_columns) or n_columns > MAX_ADDITIVE_COLUMNS
 
 
-def screened_columns(X: Array, a: Ints, y: Array, *, binary: bool, weights: Weights) -> KeptColumns | None:
+def screened_columns(X: Array, a: Ints, y: Array, *, binary: bool, weights: Weights) -> Ints | None:
     """The columns that a learner of these rows should be given; None where they are few enough for all.
 
     Columns are ranked by score tests of lines and parabolas: for the location common to both arms, for its difference
-    between them and for the scale of each arm, and those taken that stand high in any of the rankings. The first look
-    takes a few. The others are tested on what an additive model of those leaves over, so that strong columns do not
-    hide weak ones.
+    between them and for the scale of each arm. Those high in any of the rankings are kept, a few in the first round.
+    The others are then tested on the residuals of an additive model of these, so that strong columns do not hide weak
+    ones.
 
     Parameters
     ----------
@@ -65,84 +97,75 @@ def screened_columns(X: Array, a: Ints, y: Array, *, binary: bool, weights: Weig
     a, y : array of shape (n,)
         Arms and outcome.
     binary : bool
-        Whether the outcome is 0 or 1; its scale is then no matter of its own.
+        Whether the outcome is 0 or 1, and so has no scale of its own.
     weights : Weights
-        How much each row counts, by which scores are multiplied.
+        Weights of rows, by which scores are multiplied.
     """
     n_rows, n_columns = X.shape
     if not is_screened(n_rows, n_columns):
         return None
-    n_kept = int(np.clip(n_rows // ROWS_PER_COLUMN, LEAST_KEPT, MOST_KEPT))
+    n_kept = int(np.clip(n_rows // ROWS_PER_KEPT, MIN_KEPT, MAX_KEPT))
     rows = [np.flatnonzero(a == arm) for arm in (0, 1)]
-    bases = _Shapes.of(X)
+    shapes = _lines_and_parabolas(X)
     kept = np.empty(0, dtype=np.int64)
-    for share in ROUNDS:
-        scores = (_binary_scores if binary else _scores)(X[:, kept], a, y, weights)
+    for share in SHARES_KEPT:
+        scores = _scores(X[:, kept], a, y, binary, weights)
         if not weights.uniform:
             scores = [weights.times(score - weights.mean(score)) for score in scores]
-        strength = bases.strength(scores, rows)
+        strength = np.maximum(*(_strength(columns, scores, rows) for columns in shapes))
         strength[:, kept] = np.inf
-        place = np.argsort(np.argsort(-strength, axis=1, kind="stable"), axis=1)
-        order = np.lexsort((-strength.max(axis=0), place.min(axis=0)))
+        rank = np.argsort(np.argsort(-strength, axis=1, kind="stable"), axis=1)
+        order = np.lexsort((-strength.max(axis=0), rank.min(axis=0)))
         kept = np.union1d(kept, order[: max(int(share * n_kept), 1)])
-    return KeptColumns(kept)
+    return kept
 
 
-def _scores(X: Array, a: Ints, y: Array, weights: Weights) -> list[Array]:
-    """Derivatives of every row's log-likelihood by its location and its log-scale, given a model of some columns."""
+def _scores(X: Array, a: Ints, y: Array, binary: bool, weights: Weights) -> list[Array]:
+    """Derivatives of every row's log-likelihood given a model of some columns.
+
+    With respect to its location and, for an outcome with a scale of its own, to its log-scale.
+    """
+    if binary:
+        if not X.shape[1]:
+            return [y - weights.mean(y)]
+        model = AdditiveClassifier(0, products=False).fit(X, a, y, weights.given)
+        return [y - expit(own_arm(model.index(X), a))]
     if X.shape[1]:
-        model = AdditiveLearner(N_KNOTS, products=False).fit(X, a, y, weights.given)
-        return [model.weight_ * model.residual_, model.weight_ * model.residual_**2]
+        learner = AdditiveLearner(FEW_KNOTS, products=False).fit(X, a, y, weights.given)
+        return [learner.weight_ * learner.residual_, learner.weight_ * learner.residual_**2]
     standardised = np.empty(y.size)
     for arm in (0, 1):
-        own = y[a == arm]
-        centre, unit = centre_and_unit(own)
-        standardised[a == arm] = (own - centre) / unit
-    weight = student_weight(standardised, SHAPE)
-    return [weight * standardised, weight * standardised**2]
+        centre, unit = centre_and_unit(y[a == arm])
+        standardised[a == arm] = (y[a == arm] - centre) / unit
+    return list(student_scores(standardised, EFFECT_SHAPE))
 
 
-def _binary_scores(X: Array, a: Ints, y: Array, weights: Weights) -> list[Array]:
-    """The same for a binary outcome, which has no scale of its own."""
-    if not X.shape[1]:
-        return [y - weights.mean(y)]
-    index = AdditiveClassifier(0, products=False).fit(X, a, y, weights.given).index(X)
-    return [y - expit(index[np.arange(y.size), a])]
+def _lines_and_parabolas(X: Array) -> tuple[Array, Array]:
+    """A line and a parabola of every column, of mean zero and uncorrelated.
+
+    Parabolas of indicators are lines, and are left at zero.
+    """
+    lines = X - X.mean(axis=0)
+    spread = lines.std(axis=0)
+    lines /= np.where(spread > 0, spread, 1.0)
+    parabolas = lines**2
+    parabolas -= parabolas.mean(axis=0)
+    parabolas -= lines * (parabolas * lines).mean(axis=0)
+    parabolas[:, parabolas.std(axis=0) < 1e-6] = 0.0
+    return lines, parabolas
 
 
-@dataclass(frozen=True)
-class _Shapes:
-    """A line and a parabola of every column, of mean zero and free of each other, and how far scores follow them."""
+def _strength(columns: Array, scores: list[Array], rows: list[NDArray[np.intp]]) -> Array:
+    """How far each column goes with each kind of score, one row per kind.
 
-    lines: Array
-    parabolas: Array
-
-    @classmethod
-    def of(cls, X: Array) -> _Shapes:
-        """Parabolas of indicators are lines, and are left at zero."""
-        lines = X - X.mean(axis=0)
-        spread = lines.std(axis=0)
-        lines /= np.where(spread > 0, spread, 1.0)
-        parabolas = lines**2
-        parabolas -= parabolas.mean(axis=0)
-        parabolas -= lines * (parabolas * lines).mean(axis=0)
-        parabolas[:, parabolas.std(axis=0) < 1e-6] = 0.0
-        return cls(lines, parabolas)
-
-    def strength(self, scores: list[Array], rows: list[NDArray[np.intp]]) -> Array:
-        """How far each column goes with each kind of score, one row per kind: both arms, their difference, each arm.
-
-        The first kind of score is that of the location, the second, where there is one, that of the scale.
-        """
-        found: list[Array] = []
-        for shape in (self.lines, self.parabolas):
-            per_arm = [_standardised_sums(shape[r], np.stack([score[r] for score in scores], axis=1)) for r in rows]
-            control, treated = per_arm
-            kinds = [treated[:, 0] + control[:, 0], treated[:, 0] - control[:, 0]]
-            if len(scores) > 1:
-                kinds += [np.sqrt(2) * control[:, 1], np.sqrt(2) * treated[:, 1]]
-            found.append(np.abs(np.stack(kinds)))
-        return np.maximum(*found)
+    The kinds are the location of both arms, the difference of the arms' locations and, where there are scores of it,
+    the scale of each arm.
+    """
+    control, treated = (_standardised_sums(columns[r], np.stack([score[r] for score in scores], axis=1)) for r in rows)
+    kinds = [treated[:, 0] + control[:, 0], treated[:, 0] - control[:, 0]]
+    if len(scores) > 1:
+        kinds += [np.sqrt(2) * control[:, 1], np.sqrt(2) * treated[:, 1]]
+    return np.abs(np.stack(kinds))
 
 
 def _standardised_sums(columns: Array, scores: Array) -> Array:

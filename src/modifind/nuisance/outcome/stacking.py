@@ -1,11 +1,9 @@
-"""Cross-fitted stacks of learners: out-of-fold predictions, weights by held-out log-likelihood."""
+"""Cross-fitted stacks of learners: out-of-fold predictions, weighted by held-out log-likelihood."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -18,33 +16,35 @@ from modifind._threads import one_thread
 from modifind._typing import Array, Ints
 from modifind._workers import results_of
 from modifind.data.weights import Weights
-from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.boosting import BoostingLearner
 from modifind.nuisance.outcome.contract import (
     Likelihood,
     OutcomeLearner,
+    ScreenedLearner,
     check_along,
+    index_of,
     looks_at,
+    own_arm,
     predict_along,
     predict_arms,
+    without_rows,
 )
 from modifind.nuisance.outcome.filling import Filling
-from modifind.nuisance.outcome.learners import OWN
 from modifind.nuisance.outcome.level_effects import LevelEffects
-from modifind.nuisance.outcome.recast import RecastLearner
-from modifind.nuisance.outcome.screening import KeptColumns, is_screened, screened_columns
+from modifind.nuisance.outcome.recast import Recast
+from modifind.nuisance.outcome.screening import SubsetLearner, is_screened, screened_columns
 from modifind.nuisance.regression.blocks import random_rows
 from modifind.nuisance.regression.convex import convex_weights
 from modifind.nuisance.regression.level_sums import Coded
 
-NEGLIGIBLE = 0.1
+MIN_STACK_WEIGHT = 0.1
 WEIGHT_STEP = 0.01
-CHECKED_ROWS = 20
-WORTHWHILE = 0.01  # nats per row, of networks and of what is tried after them
-WORTHWHILE_TOTAL = 100.0  # nats of all rows: what trees gain is worth their cost however many rows share it
-TRIED_ROWS = 10_000  # of a table whose first fold alone tells what gains nothing
-WEIGHED_ROWS = 50_000  # at most so many decide a few weights
-LEAST_SCALE = 1e-3  # of the outcome's interquartile range
+N_CHECKED_ROWS = 20
+WORTHWHILE = 0.01  # gain in nats per row that makes up for the cost of networks
+WORTHWHILE_TOTAL = 100.0  # gain in nats of all rows that makes up for the cost of trees
+TRIAL_ROWS = 10_000  # from which the first fold alone decides what is not worth fitting to the others
+WEIGHED_ROWS = 50_000  # at most, which decide the weights
+MIN_SCALE_RATIO = 1e-3  # of the outcome's interquartile range
 COSTLY = ("boosting", "neural")
 
 
@@ -52,46 +52,48 @@ COSTLY = ("boosting", "neural")
 class StackedModel:
     """Weighted mean of several learners' locations and of the logarithms of their scales.
 
-    No scale is below `least_scale`: in an arm whose outcome is constant, rounding would decide otherwise. Locations may
-    have to be `chances`.
+    No scale is below `least_scale`: where the outcome of an arm is constant, rounding would decide otherwise. With
+    `chances`, locations must be probabilities. All learners see columns as the `recast` returns them.
     """
 
     models: tuple[OutcomeLearner, ...]
     weights: tuple[float, ...]
     least_scale: float = 0.0
     chances: bool = False
+    recast: Recast = field(default_factory=Recast)
 
     def predict(self, X: Array) -> tuple[Array, Array]:
         """Location and scale of every row in both arms, shape (n, 2) each."""
+        X = self.recast(X)
         return self.combine([predict_arms(model, X, chances=self.chances) for model in self.models])
 
-    def index(self, X: Array) -> tuple[Array | None, ...]:
-        """What each learner can reuse from feature to feature."""
-        return tuple(model.index(X) if hasattr(model, "index") else None for model in self.models)
+    def index(self, X: Array) -> tuple[Any, ...]:
+        """What each learner can reuse for every feature."""
+        X = self.recast(X)
+        return tuple(index_of(model, X) for model in self.models)
 
     def looks_at(self, columns: slice) -> bool:
-        """Whether any learner looks at any of some columns."""
-        return any(looks_at(model, columns) for model in self.models)
+        """Whether the predictions of any learner can depend on any of some columns."""
+        return any(looks_at(model, self.recast.place(columns)) for model in self.models)
 
     def alike(self, columns: slice) -> NDArray[np.intp] | None:
         """Groups of levels of a category that no learner can tell apart; None where it can, and for other features."""
-        first = self.models[0]  # learners of a fold share what they know of levels
-        return first.alike(columns) if hasattr(first, "alike") else None
+        return self.recast.effects.alike(columns)
 
     def along(
-        self, X: Array, columns: slice, points: Array, index: tuple[Array | None, ...] | None = None
+        self, X: Array, columns: slice, points: Array, index: tuple[Any, ...] | None = None
     ) -> tuple[Array, Array]:
         """The same, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
+        where = self.recast(X), self.recast.place(columns), self.recast(points, columns.start)
         pairs = zip(self.models, index or (None,) * len(self.models), strict=True)
-        where = X, columns, points
-        return self.combine([predict_along(model, *where, part, chances=self.chances) for model, part in pairs])
+        return self.combine([predict_along(model, *where, known, chances=self.chances) for model, known in pairs])
 
-    def combine(self, parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    def combine(self, predicted: list[tuple[Array, Array]]) -> tuple[Array, Array]:
         """The stack's location and scale from those of its learners."""
-        if len(parts) == 1:
-            return parts[0][0], np.maximum(parts[0][1], self.least_scale)
-        location = sum(w * part[0] for w, part in zip(self.weights, parts, strict=True))
-        log_scale = sum(w * np.log(part[1]) for w, part in zip(self.weights, parts, strict=True))
+        if len(predicted) == 1:
+            return predicted[0][0], np.maximum(predicted[0][1], self.least_scale)
+        location = sum(w * each[0] for w, each in zip(self.weights, predicted, strict=True))
+        log_scale = sum(w * np.log(each[1]) for w, each in zip(self.weights, predicted, strict=True))
         return np.asarray(location), np.maximum(np.exp(log_scale), self.least_scale)
 
 
@@ -121,7 +123,7 @@ class CrossFit:
     log_scores: dict[str, float]
 
     def at(self, X: Array, folds: Ints) -> CrossFit:
-        """The same models for other rows, whose folds say which of them predicts a row."""
+        """Predictions of other rows by the same models, each row by that of its fold."""
         location, scale = np.empty((folds.size, 2)), np.empty((folds.size, 2))
         for fold, model in enumerate(self.models):
             rows = np.flatnonzero(folds == fold)
@@ -164,6 +166,11 @@ class OutcomeRows:
         """Number of folds."""
         return int(self.folds.max()) + 1
 
+    def at(self, rows: Ints) -> OutcomeRows:
+        """Some of the rows."""
+        arrays = {name: getattr(self, name)[rows] for name in ("X", "a", "y", "folds", "weights")}
+        return replace(self, **arrays)
+
 
 def cross_fit(
     candidates: dict[str, OutcomeLearner], rows: OutcomeRows, family: Likelihood, n_jobs: int | None = None
@@ -182,172 +189,190 @@ def cross_fit(
     outside the fold. Learners see categories of many levels as effects that the levels have in the rows outside the
     fold.
     """
-    fitted, best = _taken(candidates, rows, family, n_jobs)
+    fits = _Fits(candidates, rows, family, n_jobs)
+    taken, best = _choose(fits)
     low, high = np.quantile(rows.y, (0.25, 0.75))
-    least = LEAST_SCALE * float((high - low) or rows.y.std())
+    min_scale = MIN_SCALE_RATIO * float((high - low) or rows.y.std())
     models = []
     location, scale = np.empty((rows.y.size, 2)), np.empty((rows.y.size, 2))
-    for fold, own in enumerate(best.weights):
-        parts = [(part, float(weight)) for part, weight in zip(fitted.values(), own, strict=True) if weight > 0]
-        chosen = tuple(_without_rows(part.models[fold]) for part, _ in parts)
-        models.append(StackedModel(chosen, tuple(weight for _, weight in parts), least, family.chances))
+    for fold, weights in enumerate(best.weights):
+        members = [(fits.done[name], float(weight)) for name, weight in zip(taken, weights, strict=True) if weight > 0]
+        learners = tuple(without_rows(fit.models[fold]) for fit, _ in members)
+        shares = tuple(weight for _, weight in members)
+        models.append(StackedModel(learners, shares, min_scale, family.chances, fits.starts[fold].recast))
         inside = rows.folds == fold
-        held = [(part.location[inside], part.scale[inside]) for part, _ in parts]
-        location[inside], scale[inside] = models[fold].combine(held)
-    shares = dict(zip(fitted, best.weights.mean(axis=0).tolist(), strict=True))
-    return CrossFit(tuple(models), rows.folds, location, scale, shares, dict(zip(fitted, best.alone, strict=True)))
+        held_out = [(fit.location[inside], fit.scale[inside]) for fit, _ in members]
+        location[inside], scale[inside] = models[fold].combine(held_out)
+    mean_weights = dict(zip(taken, best.weights.mean(axis=0).tolist(), strict=True))
+    return CrossFit(tuple(models), rows.folds, location, scale, mean_weights, dict(zip(taken, best.alone, strict=True)))
 
 
-def _taken(
-    candidates: dict[str, OutcomeLearner], rows: OutcomeRows, family: Likelihood, n_jobs: int | None
-) -> tuple[dict[str, _Fitted], _Stack]:
-    """The candidates that are worth their cost, fitted, and their stack."""
-    plain = {n: c for n, c in candidates.items() if n not in COSTLY}
-    trials = rows.y.size >= TRIED_ROWS
-    beside = {n: candidates[n] for n in COSTLY[:1] if n in candidates and trials and "splines" in plain}
-    fitted = _fit_all(plain, rows, family, n_jobs, beside=beside)
-    tried = {n: {n: fitted.pop(n)} for n in beside}
-    best = _stack(fitted, rows, family) if fitted else _Stack(np.empty((0, 0)), -np.inf, [])
-    for name in (name for name in COSTLY if name in candidates):
-        bases = fitted["splines"].models if "splines" in fitted else None
-        own, found = {name: candidates[name]}, tried.get(name)
-        worthwhile = _worthwhile(name, rows.y.size)
-        if fitted and trials:
-            found = found or _fit_all(own, rows, family, n_jobs, bases, folds=range(1))
-            scores = [_stack(*_first_fold(parts, rows), family).log_score for parts in (fitted, {**fitted, **found})]
-            if scores[1] < scores[0] + worthwhile / 2:
+def _choose(fits: _Fits) -> tuple[list[str], _Stack]:
+    """Fit the candidates that are worth their cost, and stack them."""
+    costly = [name for name in COSTLY if name in fits.candidates]
+    taken = [name for name in fits.candidates if name not in COSTLY]
+    trials = fits.rows.y.size >= TRIAL_ROWS
+    fits.fit(taken, beside=[name for name in costly if name == COSTLY[0] and trials])
+    best = fits.stack(taken) if taken else _Stack(np.empty((0, 0)), -np.inf, [])
+    for name in costly:
+        worthwhile = min(WORTHWHILE, WORTHWHILE_TOTAL / fits.rows.y.size) if name == COSTLY[0] else WORTHWHILE
+        if taken and trials:
+            fits.fit([name], folds=[0])
+            before, after = (fits.stack_of_first_fold(names).log_score for names in (taken, [*taken, name]))
+            if after < before + worthwhile / 2:
                 break
-        more = {**fitted, **_fit_all(own, rows, family, n_jobs, bases, found)}
-        richer = _stack(more, rows, family)
+        fits.fit([name])
+        richer = fits.stack([*taken, name])
         gain = richer.log_score - best.log_score
         if gain >= worthwhile:
-            fitted, best = more, richer
+            taken, best = [*taken, name], richer
         if gain < WORTHWHILE:
             break  # and what is costlier still is not tried
-    return fitted, best
-
-
-def _worthwhile(name: str, n_rows: int) -> float:
-    """Gain in held-out log-likelihood, in nats per row, that makes up for a learner's cost."""
-    return min(WORTHWHILE, WORTHWHILE_TOTAL / n_rows) if name == COSTLY[0] else WORTHWHILE
+    return taken, best
 
 
 @dataclass(frozen=True)
-class _Fitted:
+class _Fit:
+    """A candidate's models, None for a fold until it is fitted, and its out-of-fold predictions in both arms."""
+
     models: list[Any]
     location: Array
     scale: Array
 
 
-def _fit_all(
-    candidates: dict[str, OutcomeLearner],
-    rows: OutcomeRows,
-    family: Likelihood,
-    n_jobs: int | None,
-    bases: list[Any] | None = None,
-    found: dict[str, _Fitted] | None = None,
-    folds: Iterable[int] | None = None,
-    beside: dict[str, OutcomeLearner] | None = None,
-) -> dict[str, _Fitted]:
-    """Candidates fitted to the complements of all folds, or of some; those of the first fold may have been `found`.
+@dataclass
+class _Fits:
+    """The candidates for a stack, and those fitted so far.
 
-    Those `beside` them start from the splines of the first fold and are fitted to its complement alone.
+    Attributes
+    ----------
+    done : dict
+        Candidates that have been fitted for at least one fold.
+    starts : list
+        What the learners of each fold share, once one has been fitted.
     """
-    if not candidates:
-        return {}
-    n, n_folds = rows.y.size, rows.n_folds
-    folds = range(0 if found is None else 1, n_folds) if folds is None else folds
-    # Every candidate of every fold is a job, the richer candidates first: plain ones fill the gaps at the end. Where
-    # columns are screened, or levels have effects, the candidates of a fold share these.
-    ordered = dict(reversed(candidates.items()))
-    together = rows.coded or is_screened(*rows.X.shape)
-    tasks = list(product([ordered] if together else [{name: own} for name, own in ordered.items()], folds))
-    beside = beside or {}
-    tasks = [({**group, **beside} if fold == 0 and "splines" in group else group, fold) for group, fold in tasks]
-    starts = bases or [None] * n_folds
-    jobs = [delayed(_fit_fold)(group, rows, fold, starts[fold], family) for group, fold in tasks]
-    if found is None:
-        names = [*candidates, *beside]
-        found = {name: _Fitted([None] * n_folds, np.empty((n, 2)), np.empty((n, 2))) for name in names}
-    results = results_of(jobs, n_jobs, doing="fitting models of the outcome")
-    for (group, fold), fits in zip(tasks, results, strict=True):
-        inside = rows.folds == fold
-        for name, fit in zip(group, fits, strict=True):
-            own = found[name]
-            own.models[fold], own.location[inside], own.scale[inside] = fit
-    return found
+
+    candidates: dict[str, OutcomeLearner]
+    rows: OutcomeRows
+    family: Likelihood
+    n_jobs: int | None
+    done: dict[str, _Fit] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.starts: list[Any] = [None] * self.rows.n_folds
+
+    def fit(self, names: list[str], folds: Iterable[int] | None = None, beside: Sequence[str] = ()) -> None:
+        """Fit candidates for all folds, or for some, unless that is done.
+
+        Those `beside` them are fitted for the first fold alone, starting from its splines.
+        """
+        rows, n = self.rows, self.rows.y.size
+        for name in (*names, *beside):
+            self.done.setdefault(name, _Fit([None] * rows.n_folds, np.empty((n, 2)), np.empty((n, 2))))
+        # Every candidate of every fold is a job, the richer candidates first: plain ones fill the gaps at the end.
+        # Where columns are screened, or levels have effects, the candidates of a fold share these.
+        together = bool(rows.coded) or is_screened(*rows.X.shape)
+        groups = [names[::-1]] if together else [[name] for name in reversed(names)]
+        tasks = []
+        for group, fold in product(groups, range(rows.n_folds) if folds is None else folds):
+            wanted = [*group, *beside] if fold == 0 and "splines" in group else group
+            tasks.append(([name for name in wanted if self.done[name].models[fold] is None], fold))
+        tasks = [task for task in tasks if task[0]]
+        screen = any(isinstance(candidate, ScreenedLearner) for candidate in self.candidates.values())
+        jobs = []
+        for group, fold in tasks:
+            chosen = {name: self.candidates[name] for name in group}
+            jobs.append(delayed(_fit_fold)(chosen, rows, fold, self.starts[fold], self.family, screen))
+        results = results_of(jobs, self.n_jobs, doing="fitting models of the outcome") if jobs else ()
+        for (group, fold), (fits, start) in zip(tasks, results, strict=True):
+            inside = rows.folds == fold
+            if self.starts[fold] is None or start.base is not None:
+                self.starts[fold] = start
+            for name, (model, location, scale) in zip(group, fits, strict=True):
+                fit = self.done[name]
+                fit.models[fold], fit.location[inside], fit.scale[inside] = model, location, scale
+
+    def stack(self, names: list[str]) -> _Stack:
+        """Stack candidates that have been fitted for all folds."""
+        return _stack([self.done[name] for name in names], self.rows, self.family)
+
+    def stack_of_first_fold(self, names: list[str]) -> _Stack:
+        """Stack candidates by the rows of the first fold alone, with weights of each half from the other."""
+        inside = np.flatnonzero(self.rows.folds == 0)
+        fits = (self.done[name] for name in names)
+        held_out = [_Fit([], fit.location[inside], fit.scale[inside]) for fit in fits]
+        return _stack(held_out, replace(self.rows.at(inside), folds=np.arange(inside.size) % 2), self.family)
 
 
-def _first_fold(fitted: dict[str, _Fitted], rows: OutcomeRows) -> tuple[dict[str, _Fitted], OutcomeRows]:
-    """What was predicted of the rows of the first fold, and these rows in two folds of their own."""
-    own = np.flatnonzero(rows.folds == 0)
-    parts = {name: _Fitted([], part.location[own], part.scale[own]) for name, part in fitted.items()}
-    halves = np.arange(own.size) % 2
-    return parts, OutcomeRows(rows.X[own], rows.a[own], rows.y[own], halves, rows.weights[own])
+@dataclass(frozen=True)
+class _Start:
+    """What the learners of one fold share.
+
+    Attributes
+    ----------
+    recast : Recast
+        How columns change on their way to every learner.
+    kept : array of int, optional
+        The recast columns that learners of this package are given; None for all.
+    training : array, optional
+        The recast columns of the training rows, where levels have effects.
+    base : AdditiveLearner, optional
+        Splines that trees start from.
+    """
+
+    recast: Recast
+    kept: Ints | None
+    training: Array | None
+    base: Any = None
+
+    @classmethod
+    def from_rows(cls, rows: OutcomeRows, family: Likelihood, *, screen: bool) -> _Start:
+        """Learn from the training rows; `screen` the columns only if a learner asks for it."""
+        filling, number, binary = (
+            Filling.from_rows(rows.X, rows.gaps),
+            family.as_number(rows.y),
+            family.kind == "binary",
+        )
+        effects, X = LevelEffects.from_rows(
+            rows.coded, filling(rows.X), rows.a, number, binary=binary, weights=rows.weights
+        )
+        kept = screened_columns(X, rows.a, number, binary=binary, weights=rows.weights) if screen else None
+        return cls(Recast(filling, effects), kept, X if rows.coded else None)
 
 
 def _fit_fold(
-    candidates: dict[str, OutcomeLearner], rows: OutcomeRows, fold: int, base: Any, family: Likelihood
-) -> list[tuple[Any, Array, Array]]:
-    """Fit the candidates to the rows outside and predict those inside; trees start from splines already fitted."""
-    out = rows.folds == fold
-    a, y, weights = rows.a[~out], rows.y[~out], rows.weights[~out]
-    known: dict[type, Any] = {}  # what stands before the splines
-    number, binary = family.as_number(y), family.kind == "binary"
-    while isinstance(base, RecastLearner):
-        known[type(base.recast)], base = (base.recast, base.training), base.model
+    candidates: dict[str, OutcomeLearner],
+    rows: OutcomeRows,
+    fold: int,
+    start: _Start | None,
+    family: Likelihood,
+    screen: bool,
+) -> tuple[list[tuple[Any, Array, Array]], _Start]:
+    """Fit the candidates to the rows outside a fold and predict those inside; also what they share with later ones."""
+    training = rows.at(np.flatnonzero(rows.folds != fold))
     with one_thread():
-        filling = Filling.of(rows.X[~out], rows.gaps)
-        inside, outside = filling(rows.X[~out]), filling(rows.X[out])
-        before: list[tuple[Any, Array | None]] = [(filling, None)] if rows.gaps else []
-        if rows.coded:
-            learned = known.get(LevelEffects)
-            if learned is None:
-                learned = LevelEffects.of(rows.coded, inside, a, number, binary=binary, weights=weights)
-            before.insert(0, learned)
-            inside, outside = learned[1], learned[0](outside)
-        kept, _ = known.get(KeptColumns, (None, None))
-        if kept is None and any(isinstance(candidate, OWN) for candidate in candidates.values()):
-            kept = screened_columns(inside, a, number, binary=binary, weights=weights)
-        found = []
+        start = start or _Start.from_rows(training, family, screen=screen)
+        X = start.recast(training.X) if start.training is None else start.training
+        held_out, fits = start.recast(rows.X[rows.folds == fold]), []
         for name, candidate in candidates.items():
-            model = _fitted(candidate, kept, base, inside, a, y, weights)
+            model = _fitted(candidate, start, X, training)
             if name == "splines":
-                base = model.model if isinstance(model, RecastLearner) else model
+                start = replace(start, base=model.model if isinstance(model, SubsetLearner) else model)
             if hasattr(model, "along"):
-                check_along(model, outside[:CHECKED_ROWS])
-            predicted = predict_arms(model, outside, chances=family.chances)
-            found.append((reduce(lambda own, part: RecastLearner(own, *part), before, model), *predicted))
-    return found
+                check_along(model, held_out[:N_CHECKED_ROWS])
+            fits.append((model, *predict_arms(model, held_out, chances=family.chances)))
+    return fits, start
 
 
-def _fitted(candidate: Any, kept: KeptColumns | None, base: Any, X: Array, a: Ints, y: Array, weights: Weights) -> Any:
-    """A copy of a learner, fitted; those of this package see the kept columns, and trees start from `base`."""
-    model = clone(candidate, safe=False)
-    start = {"fitted_base": base} if isinstance(model, BoostingLearner) and model.base is None else {}
-    if kept is not None and isinstance(model, OWN):
-        model = RecastLearner(model, kept)
-    model.fit(X, a, y, **start, **weights.argument())
+def _fitted(candidate: Any, start: _Start, X: Array, rows: OutcomeRows) -> Any:
+    """A copy of a learner, fitted; those of this package see the kept columns, and trees start from the splines."""
+    model, arguments = clone(candidate, safe=False), rows.weights.argument()
+    if isinstance(model, BoostingLearner) and model.base is None:
+        arguments["fitted_base"] = start.base
+    if start.kept is not None and isinstance(model, ScreenedLearner):
+        model = SubsetLearner(model, start.kept)
+    model.fit(X, rows.a, rows.y, **arguments)
     return model
-
-
-def _without_rows(model: Any) -> Any:
-    """The learner without what it has kept of its training rows for others to start from."""
-    if isinstance(model, RecastLearner):
-        return RecastLearner(_without_rows(model.model), model.recast)
-    if not isinstance(model, AdditiveLearner | BoostingLearner):
-        return model
-    model = copy.copy(model)
-    if isinstance(model, BoostingLearner):
-        model.base_ = _without_rows(model.base_)
-    else:
-        del model.residual_, model.weight_
-    return model
-
-
-def own_arm(both: Array, a: Ints) -> Array:
-    """The column of each row's own arm."""
-    return both[np.arange(a.size), a]
 
 
 def arm_shapes(y: Array, a: Ints, location: Array, scale: Array, *, family: Likelihood, weights: Weights) -> Array:
@@ -361,37 +386,34 @@ def arm_shapes(y: Array, a: Ints, location: Array, scale: Array, *, family: Like
 
 @dataclass(frozen=True)
 class _Stack:
-    """Weights, one row per fold; held-out log-likelihood of the stack and of each candidate alone."""
+    """Weights, one row per fold, and held-out log-likelihoods of the stack and of each candidate alone."""
 
     weights: Array
     log_score: float
     alone: list[float]
 
 
-def _stack(fitted: dict[str, _Fitted], rows: OutcomeRows, family: Likelihood) -> _Stack:
-    parts, y, a, folds = list(fitted.values()), rows.y, rows.a, rows.folds
-    location = np.stack([own_arm(part.location, a) for part in parts])
-    log_scale = np.log(np.stack([own_arm(part.scale, a) for part in parts]))
-    shapes = [arm_shapes(y, a, part.location, part.scale, family=family, weights=rows.weights) for part in parts]
-    own_scale = np.exp(log_scale)
-    families = [family.fitted(y, location[k], own_scale[k], rows.weights) for k in range(len(parts))]
-    alone = [
-        float(rows.weights.mean(own.log_density(y, location[k], own_scale[k], shapes[k])))
-        for k, own in enumerate(families)
-    ]
-    if len(parts) == 1:
+def _stack(fits: list[_Fit], rows: OutcomeRows, family: Likelihood) -> _Stack:
+    y, a = rows.y, rows.a
+    location = np.stack([own_arm(fit.location, a) for fit in fits])
+    scale = np.stack([own_arm(fit.scale, a) for fit in fits])
+    shapes = [arm_shapes(y, a, fit.location, fit.scale, family=family, weights=rows.weights) for fit in fits]
+    families = [family.fitted(y, *predicted, rows.weights) for predicted in zip(location, scale, strict=True)]
+    densities = [each.log_density(y, *at) for each, *at in zip(families, location, scale, shapes, strict=True)]
+    alone = [float(rows.weights.mean(density)) for density in densities]
+    if len(fits) == 1:
         return _Stack(np.ones((rows.n_folds, 1)), alone[0], alone)
     shape, family = shapes[int(np.argmax(alone))], families[int(np.argmax(alone))]
-    weights = np.empty((rows.n_folds, len(parts)))
+    weights = np.empty((rows.n_folds, len(fits)))
     # Weights do not depend on the outcome's unit and origin, and the search for them should not.
     centre, unit = family.origin(y)
-    y, location, log_scale = (y - centre) / unit, (location - centre) / unit, log_scale - np.log(unit)
+    y, location, log_scale = (y - centre) / unit, (location - centre) / unit, np.log(scale) - np.log(unit)
     for fold in range(rows.n_folds):
-        own = np.flatnonzero(folds != fold)
-        own = own[random_rows(own.size, WEIGHED_ROWS)]
-        seen = (y[own], location[:, own], log_scale[:, own], shape[own])
-        weights[fold] = _best_weights(*seen, family, rows.weights[own])
-    mixed = weights[folds].T
+        others = np.flatnonzero(rows.folds != fold)
+        others = others[random_rows(others.size, WEIGHED_ROWS)]
+        seen = y[others], location[:, others], log_scale[:, others], shape[others]
+        weights[fold] = _best_weights(*seen, family, rows.weights[others])
+    mixed = weights[rows.folds].T
     scale = np.exp((mixed * log_scale).sum(axis=0))
     score = rows.weights.mean(family.log_density(y, (mixed * location).sum(axis=0), scale, shape))
     return _Stack(weights, float(score - np.log(unit)), alone)
@@ -400,14 +422,14 @@ def _stack(fitted: dict[str, _Fitted], rows: OutcomeRows, family: Likelihood) ->
 def _best_weights(
     y: Array, location: Array, log_scale: Array, shape: Array, family: Likelihood, counts: Weights
 ) -> Array:
-    """Weights with the largest log-likelihood."""
+    """Weights that maximise the log-likelihood."""
 
     def loss(weights: Array) -> float:
         scale = np.exp(weights @ log_scale)
         return -float(counts.mean(family.log_density(y, weights @ location, scale, shape)))
 
     # Rounded: where the search ends depends on the last digits of the outcome, and so on its unit and origin.
-    return convex_weights(loss, len(location), NEGLIGIBLE, step=WEIGHT_STEP, ftol=1e-12)
+    return convex_weights(loss, len(location), MIN_STACK_WEIGHT, step=WEIGHT_STEP, ftol=1e-12)
 
 
 def describe(weights: dict[str, float]) -> str:

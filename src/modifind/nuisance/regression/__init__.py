@@ -1,1 +1,1 @@
-"""Regressions that models of every kind are made of: smooth terms, spreads, penalties, and tests of what is left."""
+"""Building blocks of regressions: smooth terms, scales, penalties, screening, and tests of residuals."""

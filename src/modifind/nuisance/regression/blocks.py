@@ -1,4 +1,4 @@
-"""Sums over the rows of a tall matrix, a block of rows at a time: what is made on the way stays small and in cache."""
+"""Sums over the rows of a tall matrix, a block of rows at a time so that intermediate arrays stay in cache."""
 
 from __future__ import annotations
 
@@ -33,13 +33,23 @@ def quadratic_forms(terms: Array, form: Array) -> Array:
     triangle = np.asfortranarray(np.tril(form) + np.tril(form, -1))
     values = np.empty(terms.shape[0])
     for rows in row_blocks(terms.shape[0]):
-        part = terms[rows]
-        values[rows] = np.einsum("ij,ij->i", dtrmm(1.0, triangle, part.T, lower=1).T, part)
+        block = terms[rows]
+        values[rows] = np.einsum("ij,ij->i", dtrmm(1.0, triangle, block.T, lower=1).T, block)
     return values
 
 
-def random_rows(n_rows: int, most: int) -> Ints | slice:
-    """All rows, or `most` of them: always the same choice, in their order, and at random, since tables have periods."""
-    if n_rows <= most:
+def product_sums(left: Array, right: Array, residual: Array, variance: Array) -> tuple[Array, Array]:
+    """Sums over rows of residuals times the product of a column of each matrix, and the variances of these sums."""
+    return left.T @ (residual[:, None] * right), (left**2).T @ (variance[:, None] * right**2)
+
+
+def bin_edges(column: Array, n_bins: int) -> Array:
+    """Distinct quantiles between bins of about equal size; rows with the same value share a bin."""
+    return np.unique(np.quantile(column, np.arange(1, n_bins) / n_bins))
+
+
+def random_rows(n_rows: int, max_rows: int) -> Ints | slice:
+    """All rows, or a random choice of `max_rows`, in their order; the same choice in every call."""
+    if n_rows <= max_rows:
         return slice(None)
-    return np.sort(np.random.default_rng(0).choice(n_rows, most, replace=False))
+    return np.sort(np.random.default_rng(0).choice(n_rows, max_rows, replace=False))

@@ -1,4 +1,4 @@
-"""Chances that a classifier gives, which may be one of the user's."""
+"""Class probabilities from a classifier, which may be one of the user's."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from modifind._typing import Array
 ROUNDING = 1e-6
 
 
-def check_chances(found: Array, caller: str) -> None:
-    """Refuse what is no chance; `caller` is the learner and the method that gave it."""
-    bad = ~((found >= -ROUNDING) & (found <= 1.0 + ROUNDING))
+def check_chances(chances: Array, caller: str) -> None:
+    """Refuse values that are not probabilities; `caller` names the learner and the method that returned them."""
+    bad = ~((chances >= -ROUNDING) & (chances <= 1.0 + ROUNDING))
     if bad.any():
-        raise ValueError(f"{caller} must give probabilities between 0 and 1; found {found[bad][0]:g}")
+        raise ValueError(f"{caller} must give probabilities between 0 and 1; found {chances[bad][0]:g}")
 
 
 def predict_chances(model: Any, X: Array) -> Array:
@@ -28,10 +28,10 @@ def predict_chances(model: Any, X: Array) -> Array:
     array([[0.5, 0.5]])
     """
     caller = f"{type(model).__name__}.predict_proba"
-    found = np.asarray(model.predict_proba(X), dtype=np.float64)
-    if found.ndim != 2 or len(found) != len(X):
+    chances = np.asarray(model.predict_proba(X), dtype=np.float64)
+    if chances.ndim != 2 or len(chances) != len(X):
         raise ValueError(
-            f"{caller} must return one row per row of X and one column per class; found shape {found.shape}"
+            f"{caller} must return one row per row of X and one column per class; found shape {chances.shape}"
         )
-    check_chances(found, caller)
-    return found
+    check_chances(chances, caller)
+    return chances

@@ -1,4 +1,4 @@
-"""Ridge regression whose penalties are chosen by the data: one per group of coefficients, by maximal evidence."""
+"""Ridge regression with one penalty per group of coefficients, chosen by maximum evidence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def renumbered(groups: Ints) -> Ints:
 
 
 def first_penalties(groups: Ints) -> Array:
-    """Where the search for penalties begins: none for group 0, and more for curves than for a single term."""
+    """Starting values of penalties: none for group 0, and more for curves than for a single term."""
     penalties = np.where(np.bincount(groups) > 1, CURVE_START, 1.0)
     penalties[0] = 0.0
     return penalties
@@ -52,6 +52,21 @@ def updated_penalties(
     new = np.clip(np.maximum(freedom, 1e-8) / np.maximum(square, 1e-300), WEAKEST * unit, STRONGEST * unit)
     new[0] = 0.0
     return new, float(freedom.sum())
+
+
+def ridge_by_evidence(
+    matrix: Array, side: Array, penalties: Array, groups: Ints, n_steps: int
+) -> tuple[Array, Array, Array, Array]:
+    """Alternate between solving and updating the penalties.
+
+    Returns the last solution, the inverse and the penalties that belong to it, and the penalties to go on with.
+    """
+    following = penalties
+    for _ in range(n_steps):
+        penalties = following
+        solution, inverse = solve_ridge(matrix, side, penalties, groups)
+        following, _ = updated_penalties(solution, inverse, np.diag(matrix), penalties, groups)
+    return solution, symmetric(inverse), penalties, following
 
 
 def symmetric(lower: Array) -> Array:

@@ -1,12 +1,11 @@
-"""What structure residuals have left: bins, products of two and of three columns, and grids of two.
+"""Structure left in residuals: along bins, products of two or three columns, grids of two, and among nearby rows.
 
-Unlike the tests of `misfit`, which decide in passing whether a richer model is worth a trial, these name the columns,
-see structure that has no trace along single columns or in products of two, and have p-values that hold far out.
+Unlike the quick tests of `misfit`, which decide whether a richer model is worth a trial, these name the columns, see
+structure that leaves no trace along single columns or in products of two, and have p-values that hold far in the tail.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, islice
 
@@ -16,31 +15,31 @@ from scipy.special import chdtrc
 from scipy.stats import rankdata
 
 from modifind._typing import Array, Ints
-from modifind.nuisance.regression.blocks import random_rows
+from modifind.nuisance.regression.blocks import bin_edges, product_sums, random_rows
 from modifind.nuisance.regression.terms import bend
 
 CURVE_BINS = 10
-MIN_CELL = 40  # rows of a cell of a grid, on average
+MIN_CELL = 40  # rows in a cell of a grid, on average
 GRID_BINS = (6, 12)
-MIN_VARIANCE = 2.0  # of the sum over a bin that counts
-MAX_COLUMNS = 40  # of products and grids
+MIN_VARIANCE = 2.0  # of the sum over a cell, for it to count
+MAX_CROSSED = 40  # columns in products and grids
 MIN_NEIGHBOURS, MAX_NEIGHBOURS = 10, 40
-NEAREST = 4  # rows to each row, of at most so many rows,
-PAIRED_ROWS = 10_000
-MAX_PAIRED = 10  # columns, of so many values at least
-MIN_VALUES = 20
+N_NEAREST = 4  # neighbours whose residuals are compared with a row's
+MAX_NEARBY_ROWS = 10_000
+MAX_NEARBY_COLUMNS = 10
+MIN_VALUES = 20  # of a column whose neighbouring rows are compared
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Structure that residuals may have.
+    """Evidence of structure in residuals.
 
     Attributes
     ----------
     p_value : float
-        Of no structure of this kind; over all sets of columns that were looked at.
+        Under no structure of this kind, corrected for the number of sets of columns examined.
     columns : tuple of int
-        Where it is clearest.
+        The columns where the structure is clearest.
     """
 
     p_value: float
@@ -48,27 +47,24 @@ class Trace:
 
     @classmethod
     def clearest(cls, traces: list[Trace]) -> Trace:
-        """The clearest of several kinds of structure, with a p-value over all of them.
-
-        Columns are those of the clearest that names any.
-        """
-        ordered = sorted(traces, key=lambda trace: trace.p_value)
+        """The trace of smallest p-value, corrected for their number, with the columns of the first that names any."""
+        ordered = sorted(traces, key=lambda trace: trace.p_value) or [NO_TRACE]
         columns = next((trace.columns for trace in ordered if trace.columns), ())
-        return cls(min(ordered[0].p_value * len(traces), 1.0), columns)
+        return cls(min(ordered[0].p_value * len(ordered), 1.0), columns)
 
 
 NO_TRACE = Trace(1.0)
 
 
 class Leftover:
-    """Tests of residuals that have mean zero at every row if a model is right.
+    """Tests of residuals whose mean is zero at every row if the model is right.
 
     Parameters
     ----------
     columns : array of shape (n, p)
-        Columns. Above 40, grids and products are formed of those that `order` names first.
+        Columns. If there are more than 40, grids and products use the first 40 in `order`.
     order : array of int, optional
-        Columns by how much they matter.
+        Columns, most important first.
 
     Examples
     --------
@@ -85,10 +81,9 @@ class Leftover:
 
     def __init__(self, columns: Array, order: Ints | None = None) -> None:
         order = np.arange(columns.shape[1]) if order is None else order
-        self.places = np.array([j for j in order if np.ptp(columns[:, j]) > 0], dtype=np.int64)
-        self.columns = columns[:, self.places]
-        self.crossed = np.sort(np.argsort(self.places[:MAX_COLUMNS]))
-        self.ranks = _unit(np.column_stack([rankdata(c) for c in self.columns.T])) if self.places.size else self.columns
+        self.varying = np.array([j for j in order if np.ptp(columns[:, j]) > 0], dtype=np.int64)
+        self.columns = columns[:, self.varying]
+        self.ranks = _standardised(rankdata(self.columns[:, :MAX_CROSSED], axis=0))
 
     def clearest(self, residual: Array, variance: Array) -> Trace:
         """The clearest structure of all kinds."""
@@ -96,10 +91,9 @@ class Leftover:
 
     def traces(self, residual: Array, variance: Array) -> list[Trace]:
         """The clearest structure of each kind."""
-        if not self.places.size:
+        if not self.varying.size:
             return [NO_TRACE]
-        kinds = (self.curve, self.pair, self.triple, self.grid)
-        return [kind(residual, variance) for kind in kinds]
+        return [kind(residual, variance) for kind in (self.curve, self.pair, self.triple, self.grid)]
 
     def curve(self, residual: Array, variance: Array) -> Trace:
         """Along bins of one column."""
@@ -107,77 +101,64 @@ class Leftover:
 
     def pair(self, residual: Array, variance: Array) -> Trace:
         """Along the product of two columns' ranks, or of one column's rank and another's bend."""
-        ranks = self.ranks[:, self.crossed]
-        bends = _unit(bend(ranks))
-        both = np.column_stack((ranks, bends))
-        p = _product_p(both.T @ (residual[:, None] * ranks), (both**2).T @ (variance[:, None] * ranks**2), both, ranks)
-        n = ranks.shape[1]
+        ranks, n = self.ranks, self.ranks.shape[1]
+        both = np.column_stack((ranks, _standardised(bend(ranks))))
+        p = _products_p(both, ranks, residual, variance)
         p[:n][np.triu_indices(n, 1)] = 1.0  # each product once
         first, second = np.unravel_index(np.argmin(p), p.shape)
-        count = n * (n + 1) // 2 + n * n
-        return self._named(Trace(min(float(p.min()) * count, 1.0), tuple(sorted({int(first) % n, int(second)}))))
+        n_products = n * (n + 1) // 2 + n * n
+        return self._named(Trace(min(float(p.min()) * n_products, 1.0), tuple({int(first) % n, int(second)})))
 
     def triple(self, residual: Array, variance: Array) -> Trace:
-        """Along the product of three columns' ranks, or of three columns' sides of their medians."""
-        return self._named(Trace.clearest([_triples(x, residual, variance) for x in self._sides()]))
+        """Along the product of three columns' ranks, or of the signs of these ranks about their means."""
+        factors = self.ranks, _standardised(np.sign(self.ranks))
+        return self._named(Trace.clearest([_triples(columns, residual, variance) for columns in factors]))
 
     def grid(self, residual: Array, variance: Array) -> Trace:
         """Over the cells of a grid of two columns' bins."""
-        bins = int(np.clip(np.sqrt(residual.size / MIN_CELL) // 2 * 2, *GRID_BINS))
-        codes = [_bins(self.columns[:, j], bins) for j in self.crossed]
-        best, count = NO_TRACE, 0
-        for j, k in combinations(range(len(codes)), 2):
-            trace = Trace(_cells_p(codes[j] * bins + codes[k], residual, variance), (j, k))
-            best, count = min(best, trace, key=lambda own: own.p_value), count + 1
-        return self._named(Trace(min(best.p_value * max(count, 1), 1.0), best.columns))
+        n_bins = int(np.clip(np.sqrt(residual.size / MIN_CELL) // 2 * 2, *GRID_BINS))
+        codes = [_bins(column, n_bins) for column in self.columns[:, :MAX_CROSSED].T]
+        pairs = combinations(range(len(codes)), 2)
+        cells = [Trace(_cells_p(codes[j] * n_bins + codes[k], residual, variance), (j, k)) for j, k in pairs]
+        return self._named(Trace.clearest(cells))
 
     def nearby(self, residual: Array, variance: Array) -> Trace:
-        """Whether rows next to each other in two columns have residuals of one sign, however fine the pattern is."""
-        rows = random_rows(residual.size, PAIRED_ROWS)
+        """Whether neighbouring rows in two columns have residuals of the same sign, however fine the pattern is."""
+        rows = random_rows(residual.size, MAX_NEARBY_ROWS)
         columns, residual, variance = self.columns[rows], residual[rows], variance[rows]
-        many = (j for j in range(self.places.size) if np.unique(columns[:, j]).size > MIN_VALUES)
-        best, count = NO_TRACE, 0
-        for pair in combinations(islice(many, MAX_PAIRED), 2):
-            trace = Trace(_nearest_p(columns[:, pair], residual, variance), pair)
-            best, count = min(best, trace, key=lambda trace: trace.p_value), count + 1
-        return self._named(Trace(min(best.p_value * max(count, 1), 1.0), best.columns))
-
-    def _sides(self) -> Iterator[Array]:
-        ranks = self.ranks[:, self.crossed]
-        yield ranks
-        yield _unit(np.sign(ranks))
+        continuous = (j for j, column in enumerate(columns.T) if np.unique(column).size > MIN_VALUES)
+        pairs = combinations(islice(continuous, MAX_NEARBY_COLUMNS), 2)
+        neighbours = [Trace(_nearest_p(columns[:, pair], residual, variance), pair) for pair in pairs]
+        return self._named(Trace.clearest(neighbours))
 
     def _named(self, trace: Trace) -> Trace:
-        return Trace(trace.p_value, tuple(sorted(int(self.places[j]) for j in trace.columns)))
+        return Trace(trace.p_value, tuple(sorted(int(self.varying[j]) for j in trace.columns)))
 
 
 def along_bins(columns: Array, residual: Array, variance: Array) -> Trace:
     """The clearest structure along bins of one column."""
-    p = [_cells_p(_bins(column, CURVE_BINS), residual, variance) for column in columns.T]
-    place = int(np.argmin(p))
-    return Trace(min(p[place] * len(p), 1.0), (place,))
+    bins = (_bins(column, CURVE_BINS) for column in columns.T)
+    return Trace.clearest([Trace(_cells_p(codes, residual, variance), (j,)) for j, codes in enumerate(bins)])
 
 
-def _triples(x: Array, residual: Array, variance: Array) -> Trace:
+def _triples(columns: Array, residual: Array, variance: Array) -> Trace:
     """The clearest product of three columns."""
-    best, count = NO_TRACE, 0
-    for j in range(x.shape[1] - 2):
-        first, rest = x[:, j], x[:, j + 1 :]
-        sums = rest.T @ ((residual * first)[:, None] * rest)
-        size = (rest**2).T @ ((variance * first**2)[:, None] * rest**2)
-        p = _product_p(sums, size, rest, rest, np.abs(first).max())
+    clearest, n_products = NO_TRACE, 0
+    for j in range(columns.shape[1] - 2):
+        first, others = columns[:, j], columns[:, j + 1 :]
+        p = _products_p(others, others, residual * first, variance * first**2, np.abs(first).max())
         p[np.tril_indices(p.shape[0])] = 1.0
         k, m = np.unravel_index(np.argmin(p), p.shape)
-        if p[k, m] < best.p_value:
-            best = Trace(float(p[k, m]), (j, j + 1 + int(k), j + 1 + int(m)))
-        count += p.shape[0] * (p.shape[0] - 1) // 2
-    return Trace(min(best.p_value * max(count, 1), 1.0), best.columns)
+        if p[k, m] < clearest.p_value:
+            clearest = Trace(float(p[k, m]), (j, j + 1 + int(k), j + 1 + int(m)))
+        n_products += p.shape[0] * (p.shape[0] - 1) // 2
+    return Trace(min(clearest.p_value * max(n_products, 1), 1.0), clearest.columns)
 
 
-def _product_p(sums: Array, size: Array, left: Array, right: Array, factor: float = 1.0) -> Array:
-    """P-values of sums over rows of residuals times products of a column of each matrix."""
-    largest = factor * np.outer(np.abs(left).max(axis=0), np.abs(right).max(axis=0))
-    return bernstein_p(sums, size, largest)
+def _products_p(left: Array, right: Array, residual: Array, variance: Array, factor: float = 1.0) -> Array:
+    """P-values of sums of residuals times the product of a column of each matrix; residuals may hold a `factor`."""
+    sums, variances = product_sums(left, right, residual, variance)
+    return bernstein_p(sums, variances, factor * np.outer(np.abs(left).max(axis=0), np.abs(right).max(axis=0)))
 
 
 def bernstein_p(sums: Array | float, variance: Array | float, largest: Array | float) -> Array:
@@ -188,20 +169,19 @@ def bernstein_p(sums: Array | float, variance: Array | float, largest: Array | f
 
 def _cells_p(codes: Ints, residual: Array, variance: Array) -> float:
     """P-value of the sums over all cells that hold enough rows."""
-    sums, size = np.bincount(codes, residual), np.bincount(codes, variance)
-    enough = size >= MIN_VARIANCE
+    sums, variances = np.bincount(codes, residual), np.bincount(codes, variance)
+    enough = variances >= MIN_VARIANCE
     if enough.sum() < 2:
         return 1.0
-    return float(chdtrc(enough.sum() - 1.0, (sums[enough] ** 2 / size[enough]).sum()))
+    return float(chdtrc(enough.sum() - 1.0, (sums[enough] ** 2 / variances[enough]).sum()))
 
 
 def _bins(column: Array, n_bins: int) -> Ints:
-    """Bin of each row, of about equal size; rows with the same value share one."""
-    edges = np.unique(np.quantile(column, np.arange(1, n_bins) / n_bins))
-    return np.searchsorted(edges, column, side="left").astype(np.int64)
+    """Bin of each row."""
+    return np.searchsorted(bin_edges(column, n_bins), column).astype(np.int64)
 
 
-def _unit(columns: Array) -> Array:
+def _standardised(columns: Array) -> Array:
     """Columns of mean zero and variance one; constant ones are zero."""
     centred = columns - columns.mean(axis=0)
     spread = centred.std(axis=0)
@@ -209,22 +189,21 @@ def _unit(columns: Array) -> Array:
 
 
 def neighbours_mean(columns: Array, target: Array) -> Array:
-    """Mean of a target over the rows nearest to each row, without the row itself, by ranks of some columns."""
+    """Mean of a target over the nearest neighbours of each row by ranks of some columns, the row itself left out."""
     count = int(np.clip(np.sqrt(target.size) / 4.0, MIN_NEIGHBOURS, MAX_NEIGHBOURS))
     near = _nearest(columns, count)
     return (target[near].sum(axis=1) - target) / max(near.shape[1] - 1, 1)
 
 
 def _nearest(columns: Array, count: int) -> Ints:
-    """Numbers of each row and of the rows nearest to it, by ranks of some columns."""
-    jitter = np.random.default_rng(0).random(columns.shape)  # many rows at one place are slow to search
-    ranks = np.column_stack([rankdata(column) for column in columns.T]) + jitter
+    """Each row's position and those of its nearest rows, by ranks of some columns."""
+    ranks = rankdata(columns, axis=0) + np.random.default_rng(0).random(columns.shape)  # ties are slow to search
     return cKDTree(ranks).query(ranks, min(count + 1, len(columns)))[1].astype(np.int64)
 
 
 def _nearest_p(columns: Array, residual: Array, variance: Array) -> float:
-    """P-value of the sum of products of residuals of rows that are nearest to each other."""
-    near = _nearest(columns, NEAREST)[:, 1:]
+    """P-value of the sum of products of residuals of neighbouring rows."""
+    near = _nearest(columns, N_NEAREST)[:, 1:]
     mutual = (near[near] == np.arange(residual.size)[:, None, None]).any(axis=2)
     total = float((residual[:, None] * residual[near]).sum())
     spread = float((variance[:, None] * variance[near] * (1.0 + mutual)).sum())

@@ -1,4 +1,4 @@
-"""What the levels of a category add, shrunk: sums over the rows of each level, and their posterior means."""
+"""Shrunken effects of the levels of a category: sums over the rows of each level, and posterior means."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from modifind._typing import Array
 
-N_FOLDS = 5
-N_STEPS = 20
+N_LEVEL_FOLDS = 5
+N_VARIANCE_STEPS = 20
 LARGE_EFFECT = 0.3  # of levels on both arms, in standard errors of a row
-LEAST_SHARE = 1e-3  # of what the rows of a level say is believed at the least, so that its direction can be tested
+MIN_SHRINKAGE = 1e-3  # of a level's estimate that is kept at least, so that its direction can be tested
 Coded = tuple[tuple[slice, int], ...]
 
 
@@ -36,18 +36,18 @@ class LevelTables:
     def __call__(self, X: Array, first: int = 0) -> Array:
         """Rows, of any shape, whose last axis has all columns, or neighbouring ones from `first` on, with numbers."""
         X = X.copy() if self.columns else X
-        for place, own in self._found(X, first):
-            X[..., place] = own
+        for column, numbers in self._numbers(X, first):
+            X[..., column] = numbers
         return X
 
     def total(self, X: Array, first: int = 0) -> Array:
         """The sum of the numbers of such rows."""
         total = np.zeros(X.shape[:-1])
-        for _, own in self._found(X, first):
-            total += own
+        for _, numbers in self._numbers(X, first):
+            total += numbers
         return total
 
-    def _found(self, X: Array, first: int) -> Iterator[tuple[int, Array]]:
+    def _numbers(self, X: Array, first: int) -> Iterator[tuple[int, Array]]:
         for column, table in zip(self.columns, self.tables, strict=True):
             if first <= column < first + X.shape[-1]:
                 yield column - first, table[X[..., column - first].astype(np.intp)]
@@ -78,11 +78,10 @@ class LevelSums:
         n_arms: int = 2,
     ) -> LevelSums:
         """From rows."""
-        shape = n_levels, n_arms, N_FOLDS
-        place = np.ravel_multi_index((codes, np.asarray(arms, dtype=np.intp), folds), shape)
-        size = n_levels * n_arms * N_FOLDS
-        found = [np.bincount(place, own, minlength=size).astype(np.float64) for own in (weight, weight * residual)]
-        return cls(found[0].reshape(shape), found[1].reshape(shape))
+        shape = n_levels, n_arms, N_LEVEL_FOLDS
+        cells = np.ravel_multi_index((codes, np.asarray(arms, dtype=np.intp), folds), shape)
+        sums = [np.bincount(cells, values, minlength=int(np.prod(shape))) for values in (weight, weight * residual)]
+        return cls(*(values.astype(np.float64).reshape(shape) for values in sums))
 
     def effects(self) -> tuple[Array, Array]:
         """Effects of the levels by all rows, shape (levels, k), and by those outside each fold, (folds, levels, k).
@@ -91,15 +90,16 @@ class LevelSums:
         estimated with the former free: one that is shrunk would leave some of itself to the arm that has more rows of
         the level.
         """
-        whole = _differences(self.weight.sum(axis=2), self.total.sum(axis=2))
-        variances = [_best_variance(*part) for part in whole]
-        found = np.stack([_shrunk(*part, v) for part, v in zip(whole, variances, strict=True)], axis=-1)
-        outside = []
-        for fold in range(self.weight.shape[2]):
-            sums = (part.sum(axis=2) - part[:, :, fold] for part in (self.weight, self.total))
-            pairs = zip(_differences(*sums), variances, strict=True)
-            outside.append(np.stack([_shrunk(*part, v) for part, v in pairs], axis=-1))
-        return found, np.stack(outside)
+        weight, total = self.weight.sum(axis=2), self.total.sum(axis=2)
+        variances = [_best_variance(*effect) for effect in _differences(weight, total)]
+
+        def shrunk(weight: Array, total: Array) -> Array:
+            effects = zip(_differences(weight, total), variances, strict=True)
+            return np.stack([_shrunk(*effect, variance) for effect, variance in effects], axis=-1)
+
+        folds = range(self.weight.shape[2])
+        outside = [shrunk(weight - self.weight[:, :, fold], total - self.total[:, :, fold]) for fold in folds]
+        return shrunk(weight, total), np.stack(outside)
 
 
 def _differences(weight: Array, total: Array) -> list[tuple[Array, Array]]:
@@ -119,10 +119,10 @@ def _best_variance(weight: Array, estimate: Array) -> float:
     """Variance between levels of greatest evidence, by MacKay's fixed point."""
     unit = 1.0 / max(float(weight.mean()), 1e-300)
     variance = unit
-    for _ in range(N_STEPS):
+    for _ in range(N_VARIANCE_STEPS):
         share = weight * variance / (weight * variance + 1.0)
-        told = max(float(share.sum()), 1e-8)
-        variance = float(np.clip(((share * estimate) ** 2).sum() / told, LEAST_SHARE * unit, 1e4 * unit))
+        freedom = max(float(share.sum()), 1e-8)
+        variance = float(np.clip(((share * estimate) ** 2).sum() / freedom, MIN_SHRINKAGE * unit, 1e4 * unit))
     return variance
 
 
@@ -132,5 +132,5 @@ def _shrunk(weight: Array, estimate: Array, variance: float) -> Array:
 
 
 def inner_folds(n_rows: int) -> NDArray[np.intp]:
-    """Folds of rows that get the effects that the others show; the same for every run."""
-    return np.random.default_rng(0).permutation(n_rows) % N_FOLDS
+    """Folds of rows whose effects are learned from the other folds; the same for every run."""
+    return np.random.default_rng(0).permutation(n_rows) % N_LEVEL_FOLDS

@@ -1,4 +1,4 @@
-"""Score tests of a model's residuals: do they follow bins or products of columns?"""
+"""Quick score tests of a model's residuals: do they follow bins or products of columns?"""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from scipy.special import chdtrc, ndtr
 
 from modifind._typing import Array
 from modifind.data.weights import Weights
+from modifind.nuisance.regression.blocks import bin_edges, product_sums
 from modifind.nuisance.regression.screening import Association
 from modifind.nuisance.regression.terms import bend
 
-N_BINS = 10
+CURVE_BINS = 10
 MANY_COLUMNS = 100
 N_NEIGHBOURS = 60
 NOTHING = slice(0, 0)
 
 
 class Misfit:
-    """Tests of residuals against bins of each column, and against products of two.
+    """Tests of residuals against bins of each column and against products of two columns.
 
-    These see far weaker departures than those that make a richer model worth its noise. Above 100 columns, products
-    are formed only of the 60 most associated with the residuals.
+    They detect departures far weaker than those that make a richer model worth its noise. With more than 100 columns,
+    products are formed only of the 60 most associated with the residuals.
 
     Parameters
     ----------
@@ -50,25 +51,25 @@ class Misfit:
         self.association = Association(self.columns, weights) if columns.shape[1] > MANY_COLUMNS else None
         codes = np.column_stack([_bin_codes(column) for column in self.columns.T])
         self.n_bins = codes.max(axis=0) + 1
-        places = codes + np.concatenate(([0], np.cumsum(self.n_bins)[:-1]))
-        ends = np.arange(0, places.size + 1, places.shape[1])
+        indicators = codes + np.cumsum(self.n_bins) - self.n_bins
+        ends = np.arange(0, indicators.size + 1, indicators.shape[1])
         shape = (columns.shape[0], int(self.n_bins.sum()))
-        self.bins = csr_matrix((np.ones(places.size), places.ravel(), ends), shape=shape).T.tocsr()
+        self.bins = csr_matrix((np.ones(indicators.size), indicators.ravel(), ends), shape=shape).T.tocsr()
 
     def curve(self, residual: Array, variance: Array, predicted: Array, without: slice = NOTHING) -> float:
-        """P-value of sums over bins of any column and of the predicted value, times their number."""
+        """Smallest p-value of sums over the bins of a column or of the predicted value, times their number."""
         residual, variance = self._weighted(residual, variance)
         terms = _squared_ratio(self.bins @ residual, self.bins @ variance)
         statistics = np.add.reduceat(terms, np.cumsum(self.n_bins) - self.n_bins)
         codes = _bin_codes(predicted)
         terms = _squared_ratio(*(np.bincount(codes, weights=x).astype(np.float64) for x in (residual, variance)))
-        statistics = np.append(np.delete(statistics, np.s_[without]), terms.sum())
-        freedom = np.append(np.delete(self.n_bins, np.s_[without]), terms.size) - 1
+        statistics = np.append(np.delete(statistics, without), terms.sum())
+        freedom = np.append(np.delete(self.n_bins, without), terms.size) - 1
         p_values = chdtrc(np.maximum(freedom, 1), statistics)
         return float(min(p_values.min() * p_values.size, 1.0))
 
     def product(self, residual: Array, variance: Array, without: slice = NOTHING) -> float:
-        """P-value of the product of any two columns, or of one and another's bend, times their number."""
+        """Smallest p-value of a product of two columns, or of one and another's bend, times their number."""
         kept = np.ones(self.columns.shape[1], dtype=bool)
         kept[without] = False
         columns, bends = self.columns, self.bends
@@ -77,10 +78,8 @@ class Misfit:
             near = order[kept[order]][:N_NEIGHBOURS]
             columns, bends, kept = columns[:, near], bends[:, near], kept[near]
         residual, variance = self._weighted(residual, variance)
-        factors, squares = np.column_stack((columns, bends)), np.column_stack((columns**2, bends**2))
-        sums = factors.T @ (residual[:, None] * columns)
-        size = squares.T @ (variance[:, None] * columns**2)
-        largest = _squared_ratio(sums, size)[np.ix_(np.tile(kept, 2), kept)].max(initial=0.0)
+        ratios = _squared_ratio(*product_sums(np.column_stack((columns, bends)), columns, residual, variance))
+        largest = ratios[np.ix_(np.tile(kept, 2), kept)].max(initial=0.0)
         n_pairs = max(kept.sum() * (3 * kept.sum() + 1) / 2, 1.0)
         return float(min(2.0 * ndtr(-np.sqrt(largest)) * n_pairs, 1.0))
 
@@ -90,9 +89,8 @@ class Misfit:
 
 
 def _bin_codes(column: Array) -> NDArray[np.intp]:
-    """Bin of each row, of about equal size; rows with the same value share one, and none is empty."""
-    edges = np.unique(np.quantile(column, np.arange(1, N_BINS) / N_BINS))
-    return np.unique(np.searchsorted(edges, column, side="left"), return_inverse=True)[1]
+    """Bin of each row; none is empty."""
+    return np.unique(np.searchsorted(bin_edges(column, CURVE_BINS), column), return_inverse=True)[1]
 
 
 def _squared_ratio(sums: Array, variance: Array) -> Array:

@@ -1,6 +1,9 @@
-"""Scale of residuals as a function of an additive index: a generalised linear model of their spread."""
+"""Generalised linear models of the scale of residuals."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 from scipy.special import expit
@@ -8,16 +11,18 @@ from scipy.special import expit
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
 from modifind.nuisance.regression.blocks import scaled_gram
-from modifind.nuisance.regression.density import student_log_density, student_weight
+from modifind.nuisance.regression.density import student_log_density, student_scores
 from modifind.nuisance.regression.evidence import solve_ridge, updated_penalties
 
 LINKS = ("exp", "softplus")
-START = 100.0
+PENALTY_START = 100.0
 MAX_MOVE = 3.0
-MAX_INDEX = 7.0
+MAX_SCALE_INDEX = 7.0
 MAX_HALVINGS = 6
-LEAST_UNIT = 1e-3  # of the outcome's spread: a fit that is exact leaves no scale
-LEAST_SHARE = 0.1  # of the residuals' upper quartile: where rows pile up on one value, any smaller scale fits better
+MIN_UNIT = 1e-3  # of the outcome's spread: a fit that is exact leaves no scale
+MIN_QUARTILE_SHARE = 0.1  # of the upper quartile: where residuals pile up, any smaller scale would fit better
+
+State: TypeAlias = tuple[Array, Array, float]  # index and scale of rows, and their log-likelihood
 
 
 class ScaleModel:
@@ -38,7 +43,7 @@ class ScaleModel:
     def __init__(self, link: str, groups: Ints) -> None:
         self.link = link
         self.groups = groups
-        self.penalties = np.where(np.arange(int(groups.max()) + 1) > 0, START, 0.0)
+        self.penalties = np.where(np.arange(int(groups.max()) + 1) > 0, PENALTY_START, 0.0)
         self.coefficients: Array = np.zeros(groups.size)
         self.log_floor = float(np.log(0.5))
         if link == "softplus":  # floor and softplus share the start alike
@@ -50,7 +55,7 @@ class ScaleModel:
     def at_index(self, index: Array, log_floor: float | None = None) -> Array:
         """Scale at values of the index."""
         if self.link == "exp":
-            return np.maximum(self.unit * np.exp(np.clip(index, -MAX_INDEX, MAX_INDEX)), self.least)
+            return np.maximum(self.unit * np.exp(np.clip(index, -MAX_SCALE_INDEX, MAX_SCALE_INDEX)), self.least)
         # log(1 + exp(index)), in half the time of np.logaddexp
         softplus = np.log1p(np.exp(-np.abs(index))) + np.maximum(index, 0.0)
         scale = self.unit * (np.exp(self.log_floor if log_floor is None else log_floor) + softplus)
@@ -61,38 +66,39 @@ class ScaleModel:
         return self.at_index(terms @ self.coefficients)
 
     def fit(self, terms: Array, residual: Array, shape: float, n_steps: int, weights: Weights) -> ScaleModel:
-        """Some steps of Fisher scoring from where the coefficients stand; `criterion` tells links apart (AIC / 2)."""
+        """Take some steps of Fisher scoring from the present coefficients; `criterion` is AIC / 2, to compare links."""
         if not self.unit:
             middle, upper, far = np.quantile(np.abs(residual), (0.5, 0.75, 0.95))
-            self.unit = max(float(middle) / 0.6745, 0.05 * float(far), LEAST_UNIT)
-            self.least = LEAST_SHARE * float(upper) / 1.1503
-        information = 2 * shape / (shape + 3)
-        size = self.groups.size
-        with_floor = self.link == "softplus"
+            self.unit = max(float(middle) / 0.6745, 0.05 * float(far), MIN_UNIT)
+            self.least = MIN_QUARTILE_SHARE * float(upper) / 1.1503
+        with_floor, size, root = self.link == "softplus", self.groups.size, weights.root
         groups = np.append(self.groups, 0) if with_floor else self.groups
-        root = weights.root
-        plain = None  # of the exponential link, the same at every step
+        plain = None  # Gram matrix of the exponential link, the same at every step
         if not with_floor:
             plain = terms.T @ terms if weights.uniform else scaled_gram(terms, root.values)
-        index = terms @ self.coefficients
-        scale, fit = self._fit(index, residual, shape, self.log_floor, weights)
+
+        def at(index: Array, log_floor: float) -> tuple[Array, Array, float]:
+            scale = self.at_index(index, log_floor)
+            return index, scale, float(weights.total(student_log_density(residual / scale, shape) - np.log(scale)))
+
+        state = at(terms @ self.coefficients, self.log_floor)
         for step in range(n_steps):
-            standardised = residual / scale
-            score = weights.times(student_weight(standardised, shape) * standardised**2 - 1.0)
+            index, scale, _ = state
+            score = weights.times(student_scores(residual / scale, shape)[1])
             if plain is None:
                 gradient, gram = self._floor_derivatives(terms, index, scale, score, root)
             else:
                 gradient, gram = terms.T @ score, plain
             gradient[:size] -= self.penalties[self.groups] * self.coefficients
-            fisher = information * gram
+            fisher = 2 * shape / (shape + 3) * gram
             move, inverse = solve_ridge(fisher, gradient, self.penalties, groups)
-            index, scale, fit = self._advance(terms, (index, scale, fit), residual, shape, move, weights)
+            state = self._advance(state, move, terms @ move[:size], at)
             penalties, freedom = updated_penalties(
                 self.coefficients, inverse[:size, :size], np.diag(fisher)[:size], self.penalties, self.groups
             )
             if step < n_steps - 1:
                 self.penalties = penalties
-        self.criterion = freedom + with_floor - fit
+        self.criterion = freedom + with_floor - state[2]
         return self
 
     def _floor_derivatives(
@@ -109,35 +115,18 @@ class ScaleModel:
         mixed = terms.T @ (slope * floor)
         return gradient, np.block([[scaled_gram(terms, slope), mixed[:, None]], [mixed, floor @ floor]])
 
-    def _advance(
-        self,
-        terms: Array,
-        start: tuple[Array, Array, float],
-        residual: Array,
-        shape: float,
-        move: Array,
-        weights: Weights,
-    ) -> tuple[Array, Array, float]:
-        """Step as far as the penalised likelihood improves; from index, scale and log-likelihood to those there."""
+    def _advance(self, start: State, move: Array, shift: Array, at: Callable[[Array, float], State]) -> State:
+        """Step as far as the penalised likelihood improves; `shift` is what the whole move adds to the index."""
         penalty, change = self.penalties[self.groups], move[: self.groups.size]
-        shift = terms @ change
         length = min(1.0, MAX_MOVE / max(float(np.abs(shift).max()), 1e-12))
         before = start[2] - 0.5 * float(penalty @ self.coefficients**2)
         for _ in range(MAX_HALVINGS):
             coefficients, log_floor = self.coefficients + length * change, self.log_floor
             if self.link == "softplus":
                 log_floor += float(np.clip(length * move[-1], -1.0, 1.0))
-            index = start[0] + length * shift
-            scale, fit = self._fit(index, residual, shape, log_floor, weights)
-            if fit - 0.5 * float(penalty @ coefficients**2) >= before:
+            state = at(start[0] + length * shift, log_floor)
+            if state[2] - 0.5 * float(penalty @ coefficients**2) >= before:
                 self.coefficients, self.log_floor = coefficients, log_floor
-                return index, scale, fit
+                return state
             length /= 2
         return start
-
-    def _fit(
-        self, index: Array, residual: Array, shape: float, log_floor: float, weights: Weights
-    ) -> tuple[Array, float]:
-        """Scale and log-likelihood of the rows."""
-        scale = self.at_index(index, log_floor)
-        return scale, float(weights.total(student_log_density(residual / scale, shape) - np.log(scale)))

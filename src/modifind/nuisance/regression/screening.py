@@ -1,6 +1,6 @@
-"""Few of many columns: when there are many, and which of them a model of one variable looks at.
+"""Screening of many columns: when columns are many, and which of them a model of one variable uses.
 
-Every choice is made on the rows that the model is fitted to, so that the rows it is later judged on have no part in it.
+Every choice is made on the rows that the model is fitted to, and never on those it is evaluated on.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from modifind._typing import Array
 from modifind.data.weights import Weights
 
 FEW_COLUMNS = 60
-ROWS_PER_COLUMN = 8
-ROWS_PER_KEPT_COLUMN = 20
-LEAST_KEPT = 20
+MIN_ROWS_PER_COLUMN = 8
+ROWS_PER_SCREENED = 20
+MIN_SCREENED = 20
 
 
 def has_many_columns(n_rows: int, n_columns: int) -> bool:
     """Whether columns are too many for a model of all of them at once: above 60, and above an eighth of the rows."""
-    return n_columns > max(FEW_COLUMNS, n_rows / ROWS_PER_COLUMN)
+    return n_columns > max(FEW_COLUMNS, n_rows / MIN_ROWS_PER_COLUMN)
 
 
 class Association:
-    """How far columns go with other variables, with what all variables share computed once.
+    """How strongly columns are associated with other variables; what all variables share is computed once.
 
-    The measure is the largest correlation between the column or its square and a variable or its square: a column
-    that moves only the spread of a variable, or bends it, counts too.
+    The measure is the largest correlation between the column or its square and a variable or its square, so that a
+    column counts too if it affects only the spread of a variable, or affects it in a curve.
 
     Parameters
     ----------
@@ -49,23 +49,23 @@ class Association:
     def __init__(self, columns: Array, weights: Weights | None = None) -> None:
         self.weights = weights = Weights.of(weights, columns.shape[0])
         lines = columns - weights.mean(columns)
-        self.parts = []
-        for part in (lines, lines**2):
-            squares = np.einsum("ij,ij->j", weights.times(part), part) - weights.total(part) ** 2 / weights.sum
-            self.parts.append((part, np.where(squares > 1e-12, np.sqrt(np.maximum(squares, 1e-12)), np.inf)))
+        self.shapes = []
+        for shape in (lines, lines**2):
+            squares = np.einsum("ij,ij->j", weights.times(shape), shape) - weights.total(shape) ** 2 / weights.sum
+            self.shapes.append((shape, np.where(squares > 1e-12, np.sqrt(np.maximum(squares, 1e-12)), np.inf)))
 
     def order(self, targets: Array) -> NDArray[np.intp]:
-        """Positions of the columns, those first that go most with any of the variables, shape (n, q)."""
+        """Positions of the columns, most associated with any of the variables, shape (n, q), first."""
         centred = targets - self.weights.mean(targets)
         sides = np.column_stack((centred, centred**2 - self.weights.mean(centred**2)))
         sides /= np.maximum(np.sqrt(self.weights.total(sides**2)), np.finfo(float).tiny)
         sides = self.weights.times(sides)
-        strength = [np.abs(part.T @ sides).max(axis=1) / norm for part, norm in self.parts]
+        strength = [np.abs(shape.T @ sides).max(axis=1) / norm for shape, norm in self.shapes]
         return np.argsort(-np.maximum(*strength), kind="stable")
 
 
 class ScreenedLogistic(LogisticRegression):
-    """Ridge-penalised logistic regression on the columns that go most with the label, one for every 20 rows.
+    """Ridge-penalised logistic regression on the columns most associated with the label, one for every 20 rows.
 
     The columns are chosen when the model is fitted, on the rows that it is fitted to; the others get a slope of zero.
     """
@@ -75,7 +75,7 @@ class ScreenedLogistic(LogisticRegression):
         labels = np.asarray(y)
         treated = (labels == labels.max())[:, None].astype(np.float64)
         order = Association(X, Weights.of(sample_weight, labels.size)).order(treated)
-        kept = np.sort(order[: max(labels.size // ROWS_PER_KEPT_COLUMN, LEAST_KEPT)])
+        kept = np.sort(order[: max(labels.size // ROWS_PER_SCREENED, MIN_SCREENED)])
         super().fit(X[:, kept], labels, sample_weight)
         slopes: Array = np.zeros((1, X.shape[1]))
         slopes[:, kept] = self.coef_

@@ -1,4 +1,4 @@
-"""One variable as sums of smooth functions of others: its location and scale, or the log-odds of its categories."""
+"""Additive models of one variable without arms: its location and scale, or the log-odds of its categories."""
 
 from __future__ import annotations
 
@@ -13,21 +13,27 @@ from sklearn.linear_model import LogisticRegression
 
 from modifind._typing import Array
 from modifind.data.weights import Weights
-from modifind.nuisance.regression.blocks import quadratic_forms, random_rows, row_blocks, scaled_gram
-from modifind.nuisance.regression.density import SHAPES, best_shape, centre_and_unit, student_weight
-from modifind.nuisance.regression.evidence import first_penalties, renumbered, solve_ridge, symmetric, updated_penalties
-from modifind.nuisance.regression.scale import LEAST_UNIT, ScaleModel
+from modifind.nuisance.regression.blocks import bin_edges, quadratic_forms, random_rows, row_blocks, scaled_gram
+from modifind.nuisance.regression.density import (
+    SHAPES,
+    best_shape,
+    centre_and_unit,
+    left_out,
+    student_scores,
+    student_weight,
+)
+from modifind.nuisance.regression.evidence import first_penalties, renumbered, ridge_by_evidence, solve_ridge, symmetric
+from modifind.nuisance.regression.scale import MIN_UNIT, ScaleModel
 from modifind.nuisance.regression.splines import ColumnBasis
 from modifind.nuisance.regression.terms import AdditiveTerms
 
-N_KNOTS = 24
-N_BINS = 12
-SIGN = 0.1  # p-value of a column's bins at which it gets a curve
+MANY_KNOTS = 24
+BEND_BINS = 12
+BEND_LEVEL = 0.1  # p-value of a column's bins below which it gets a curve
 SCALE_CURVES = 4
 MAX_CLASSES = 5
-ROUNDS = 3
-MAX_LEVERAGE = 0.9
-MAX_ROWS = 20_000  # as many teach penalties, products and scales as much as all
+N_ROUNDS = 3
+MAX_SMOOTH_ROWS = 20_000  # more add nothing to penalties, products and scales
 
 
 class SmoothRegression:
@@ -68,7 +74,7 @@ class SmoothRegression:
 
         `weights` add up to the effective number of rows.
         """
-        rows = random_rows(y.size, MAX_ROWS)
+        rows = random_rows(y.size, MAX_SMOOTH_ROWS)
         X, y, counts = X[rows], y[rows], Weights.of(weights, y.size)[rows]
         self.centre, self.unit = centre_and_unit(y)
         scaled = (y - self.centre) / self.unit
@@ -77,25 +83,18 @@ class SmoothRegression:
         self.shape = SHAPES[-1]
         standardised = scaled - np.median(scaled)
         precision = student_weight(standardised, self.shape)
-        for turn in range(ROUNDS):
+        for turn in range(N_ROUNDS):
             if turn == 1:
-                weight = student_weight(standardised, self.shape)
-                scores = [weight * standardised, weight * standardised**2 - 1.0]
-                self._use(called_for(X, scores, counts))
+                self._use(called_for(X, list(student_scores(standardised, self.shape)), counts))
                 terms = self.terms(X)
             weight = counts.times(precision)
             gram, side = scaled_gram(terms, np.sqrt(weight)), terms.T @ (weight * scaled)
-            for _ in range(6 if turn < 2 else 4):
-                solution, inverse = solve_ridge(gram, side, self.penalties, self.terms.groups)
-                self.penalties, _ = updated_penalties(
-                    solution, inverse, np.diag(gram), self.penalties, self.terms.groups
-                )
-            leverage = weight * quadratic_forms(terms, symmetric(inverse))
-            residual = (scaled - terms @ solution) / (1.0 - np.clip(leverage, 0.0, MAX_LEVERAGE))
-            part = np.take(terms, self.scale_columns, axis=1)
-            self.scale.fit(part, residual, self.shape, (4, 6, 4)[turn], counts)
-            scale = np.maximum(self.scale.at(part), LEAST_UNIT)
-            standardised = residual / scale
+            n_steps = 6 if turn < 2 else 4
+            solution, inverse, _, self.penalties = ridge_by_evidence(
+                gram, side, self.penalties, self.terms.groups, n_steps
+            )
+            residual = scaled - terms @ solution
+            standardised, scale = self._fit_scale(terms, residual, weight, inverse, (4, 6, 4)[turn], counts)
             self.shape = best_shape(standardised, counts)
             precision = student_weight(standardised, self.shape) / scale**2
         self._set(solution)
@@ -103,8 +102,8 @@ class SmoothRegression:
 
     def refit(self, X: Array, y: Array, weights: Weights) -> SmoothRegression:
         """A model of other rows with the same terms and penalties."""
-        found = copy(self)
-        found.scale = deepcopy(self.scale)
+        model = copy(self)
+        model.scale = deepcopy(self.scale)
         scaled = (y - self.centre) / self.unit
         gram, side = np.zeros((self.terms.degree.size,) * 2), np.zeros(self.terms.degree.size)
         for rows in row_blocks(y.size):
@@ -115,15 +114,23 @@ class SmoothRegression:
             gram += scaled_gram(terms, np.sqrt(weight))
             side += terms.T @ (weight * scaled[rows])
         solution, inverse = solve_ridge(gram, side, self.penalties, self.terms.groups)
-        few = random_rows(y.size, MAX_ROWS)
+        few = random_rows(y.size, MAX_SMOOTH_ROWS)
         counts = weights[few]
         terms = self.terms(X[few])
         _, scale = self._predict(X[few])
-        leverage = counts.times(1.0 / scale**2) * quadratic_forms(terms, symmetric(inverse))
-        residual = (scaled[few] - terms @ solution) / (1.0 - np.clip(leverage, 0.0, MAX_LEVERAGE))
-        found.scale.fit(np.take(terms, self.scale_columns, axis=1), residual, self.shape, 2, counts)
-        found._set(solution)
-        return found
+        weight = counts.times(1.0 / scale**2)
+        model._fit_scale(terms, scaled[few] - terms @ solution, weight, symmetric(inverse), 2, counts)
+        model._set(solution)
+        return model
+
+    def _fit_scale(
+        self, terms: Array, residual: Array, weight: Array, inverse: Array, n_steps: int, counts: Weights
+    ) -> tuple[Array, Array]:
+        """Fit the scale to leave-one-out residuals; returns these in units of the scale, and the scale."""
+        residual = left_out(residual, weight * quadratic_forms(terms, inverse))
+        terms = np.take(terms, self.scale_columns, axis=1)
+        scale = np.maximum(self.scale.fit(terms, residual, self.shape, n_steps, counts).at(terms), MIN_UNIT)
+        return residual / scale, scale
 
     def predict(self, X: Array) -> tuple[Array, Array]:
         """Location and scale of every row."""
@@ -132,7 +139,7 @@ class SmoothRegression:
 
     def _predict(self, X: Array) -> tuple[Array, Array]:
         index = self.terms.combine(X, self.coefficients)
-        return index[:, 0], np.maximum(self.scale.at_index(index[:, 1]), LEAST_UNIT)
+        return index[:, 0], np.maximum(self.scale.at_index(index[:, 1]), MIN_UNIT)
 
     def _use(self, terms: AdditiveTerms) -> None:
         self.terms = terms
@@ -174,7 +181,7 @@ class SmoothClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X: Array) -> Array:
-        """Chance of each class."""
+        """Probability of each class."""
         return self.model_.predict_proba(self.terms_(X)[:, 1:])
 
     def log_odds_along(self, X: Array, columns: slice, points: Array) -> Array:
@@ -183,24 +190,24 @@ class SmoothClassifier(ClassifierMixin, BaseEstimator):
         return self.terms_.along(X, columns, points, coefficients)[..., 0]
 
 
-def called_for(X: Array, scores: list[Array], counts: Weights, sign: float = SIGN) -> AdditiveTerms:
+def called_for(X: Array, scores: list[Array], counts: Weights, sign: float = BEND_LEVEL) -> AdditiveTerms:
     """Lines of all columns, and the curves, at a p-value below `sign`, and products that scores of rows call for."""
     lines = AdditiveTerms.of(X, 0)
-    own = [counts.times(score - counts.mean(score)) for score in scores]
+    centred = [counts.times(score - counts.mean(score)) for score in scores]
     bases = tuple(
-        ColumnBasis.of(column, N_KNOTS) if _bends(column, own, sign) else line
+        ColumnBasis.of(column, MANY_KNOTS) if _bends(column, centred, sign) else line
         for column, line in zip(X.T, lines.bases, strict=True)
     )
     everyone = [np.arange(X.shape[0])]
-    return AdditiveTerms(bases, lines.with_products(X, [[score] for score in own], everyone).pairs)
+    return AdditiveTerms(bases, lines.with_products(X, [[score] for score in centred], everyone).pairs)
 
 
 def _bends(column: Array, scores: list[Array], sign: float) -> bool:
-    """Whether sums of any of the scores over bins of a column are larger than chance has them."""
-    edges = np.unique(np.quantile(column, np.arange(1, N_BINS) / N_BINS))
+    """Whether sums of any of the scores over bins of a column are significantly large."""
+    edges = bin_edges(column, BEND_BINS)
     bins = np.searchsorted(edges, column)
     for score in scores:
-        sums, squares = (np.bincount(bins, part) for part in (score, score**2))
+        sums, squares = (np.bincount(bins, values) for values in (score, score**2))
         statistic = (sums[squares > 0] ** 2 / squares[squares > 0]).sum()
         if chdtrc(max(edges.size, 1), statistic) < sign:
             return True

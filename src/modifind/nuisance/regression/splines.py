@@ -17,7 +17,7 @@ TAIL = 0.002
 
 @dataclass(frozen=True)
 class ColumnBasis:
-    """Functions of one design column: the column itself and, where it has enough values, deviations from a line.
+    """Functions of one column: the column itself and, if it has enough distinct values, deviations from a line.
 
     Attributes
     ----------
@@ -30,8 +30,8 @@ class ColumnBasis:
         The nonlinear functions at the nodes, smoothest first and rougher ones smaller: a ridge penalty on their
         coefficients is the roughness penalty of a smoothing spline.
     reach : pair of float
-        Where the linear function ends: its range in the column, widened by its own width on both sides. A value of a
-        million standard deviations that the column did not have is none that a line learned from it tells anything of.
+        Where the linear function ends: its range in the column, widened by its width on both sides. A line learned
+        from the column says nothing of values a million standard deviations beyond it.
     """
 
     centre: float
@@ -58,22 +58,22 @@ class ColumnBasis:
         line = cls(centre, spread, np.zeros(1), np.zeros((1, 0)), reach)
         if n_knots < 4:
             return line
-        own = np.sort((column - centre) / spread)
-        if np.count_nonzero(np.diff(own)) + 1 < MIN_DISTINCT:
+        ordered = np.sort((column - centre) / spread)
+        if np.count_nonzero(np.diff(ordered)) + 1 < MIN_DISTINCT:
             return line
         steps = np.linspace(0.0, 1.0, n_knots)
-        low, high = _quantiles(own, np.array([TAIL, 1 - TAIL]))
-        knots = (_quantiles(own, steps) + low + (high - low) * steps) / 2
-        knots[0], knots[-1] = own[0], own[-1]
+        low, high = _quantiles(ordered, np.array([TAIL, 1 - TAIL]))
+        knots = (_quantiles(ordered, steps) + low + (high - low) * steps) / 2
+        knots[0], knots[-1] = ordered[0], ordered[-1]
         knots = np.unique(knots)
         if knots.size < 4 or np.diff(knots).min() < 1e-6:
             return line
-        nodes = np.unique(np.concatenate((_quantiles(own, np.linspace(0.0, 1.0, N_NODES)), knots)))
+        nodes = np.unique(np.concatenate((_quantiles(ordered, np.linspace(0.0, 1.0, N_NODES)), knots)))
         roughness, directions = np.linalg.eigh(_roughness(knots))
         cardinal = CubicSpline(knots, np.eye(knots.size), bc_type="natural")
         table = cardinal(nodes) @ (directions[:, 2:] / np.sqrt(roughness[2:]))
         # What a straight line can do is left to the linear function.
-        inner = _inner_product(own, nodes)
+        inner = _inner_product(ordered, nodes)
         ones, at_nodes = np.ones((nodes.size, 1)), nodes[:, None]
         at_nodes = at_nodes - inner(ones, at_nodes)
         table = table - inner(ones, table)
@@ -92,10 +92,10 @@ class ColumnBasis:
         return functions
 
     def write(self, values: Array, functions: Array) -> None:
-        """The same, written to an array that is there."""
-        own = functions[..., 0] = self.line(values)
+        """The same, written to an existing array."""
+        lines = functions[..., 0] = self.line(values)
         if self.width > 1:
-            _interpolate(own, self.nodes, self.table, functions[..., 1:])
+            _interpolate(lines, self.nodes, self.table, functions[..., 1:])
 
     def combine(self, values: Array, coefficients: Array) -> Array:
         """``self(values) @ coefficients``, without forming the functions at every value.
@@ -103,19 +103,19 @@ class ColumnBasis:
         Between nodes the sum is a straight line; the ends, where the nonlinear functions are constant, are two more.
         In memory the outputs, which are on the last axis, come one after the other.
         """
-        own = self.line(values)
+        lines = self.line(values)
         if self.width == 1:
-            return np.moveaxis(np.multiply.outer(coefficients[0], own), 0, -1)
+            return np.moveaxis(np.multiply.outer(coefficients[0], lines), 0, -1)
         heights = self.table @ coefficients[1:]
         slopes = np.zeros((self.nodes.size + 1, heights.shape[1]))
         slopes[1:-1] = np.diff(heights, axis=0) / np.diff(self.nodes)[:, None]
         left = np.concatenate(([0], np.arange(self.nodes.size)))
         offsets = heights[left] - slopes * self.nodes[left, None]
         slopes += coefficients[0]
-        place = np.searchsorted(self.nodes, own)
-        total = np.take(slopes.T, place, axis=1)
-        total *= own
-        total += np.take(offsets.T, place, axis=1)
+        interval = np.searchsorted(self.nodes, lines)
+        total = np.take(slopes.T, interval, axis=1)
+        total *= lines
+        total += np.take(offsets.T, interval, axis=1)
         return np.moveaxis(total, 0, -1)
 
 
@@ -133,9 +133,9 @@ def _roughness(knots: Array) -> Array:
 
 def _quantiles(ordered: Array, shares: Array) -> Array:
     """Quantiles of values in ascending order."""
-    place = shares * (ordered.size - 1)
-    below = np.minimum(place.astype(np.int64), ordered.size - 2)
-    return ordered[below] + (place - below) * (ordered[below + 1] - ordered[below])
+    position = shares * (ordered.size - 1)
+    below = np.minimum(position.astype(np.int64), ordered.size - 2)
+    return ordered[below] + (position - below) * (ordered[below + 1] - ordered[below])
 
 
 def _inner_product(ordered: Array, nodes: Array) -> Callable[[Array, Array], Array]:

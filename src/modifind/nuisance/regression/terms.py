@@ -45,8 +45,8 @@ class AdditiveTerms:
     @cached_property
     def degree(self) -> Ints:
         """0 for the intercept, lines and products; 1, 2, ... for the curves of a column, smoothest first."""
-        parts = [np.zeros(1), *(np.arange(basis.width) for basis in self.bases), np.zeros(len(self.pairs))]
-        return np.concatenate(parts).astype(np.int64)
+        curves = (np.arange(basis.width) for basis in self.bases)
+        return np.concatenate([np.zeros(1), *curves, np.zeros(len(self.pairs))]).astype(np.int64)
 
     @cached_property
     def groups(self) -> Ints:
@@ -64,10 +64,10 @@ class AdditiveTerms:
         for rows in row_blocks(X.shape[0]):
             block = terms[rows]
             block[:, 0] = 1.0
-            for basis, own, column in zip(self.bases, self.slices, X[rows].T.copy(), strict=True):
-                basis.write(column, block[:, own])
-            for place, (j, k) in enumerate(self.pairs, start=self.degree.size - len(self.pairs)):
-                block[:, place] = self._factor(j, X[rows]) * self._factor(k, X[rows])
+            for basis, terms_of, column in zip(self.bases, self.slices, X[rows].T.copy(), strict=True):
+                basis.write(column, block[:, terms_of])
+            for number, (j, k) in enumerate(self.pairs, start=self.degree.size - len(self.pairs)):
+                block[:, number] = self._factor(j, X[rows]) * self._factor(k, X[rows])
         return terms
 
     def combine(self, X: Array, coefficients: Array) -> Array:
@@ -76,12 +76,12 @@ class AdditiveTerms:
         products = coefficients[len(coefficients) - len(self.pairs) :]
         for rows in row_blocks(X.shape[0]):
             columns = X[rows].T.copy()
-            part = np.repeat(coefficients[0][:, None], columns.shape[1], axis=1).T
-            for basis, own, column in zip(self.bases, self.slices, columns, strict=True):
-                part += basis.combine(column, coefficients[own])
+            block = np.repeat(coefficients[0][:, None], columns.shape[1], axis=1).T
+            for basis, terms_of, column in zip(self.bases, self.slices, columns, strict=True):
+                block += basis.combine(column, coefficients[terms_of])
             for weight, (j, k) in zip(products, self.pairs, strict=True):
-                part += (self._factor(j, X[rows]) * self._factor(k, X[rows]))[:, None] * weight
-            total[rows] = part
+                block += (self._factor(j, X[rows]) * self._factor(k, X[rows]))[:, None] * weight
+            total[rows] = block
         return total
 
     def along(self, X: Array, columns: slice, points: Array, coefficients: Array, index: Array | None = None) -> Array:
@@ -103,9 +103,9 @@ class AdditiveTerms:
         index = self.combine(X, coefficients) if index is None else index
         total = np.moveaxis(np.repeat(index.T[:, :, None], points.shape[1], axis=2), 0, -1)
         for j in range(columns.start, columns.stop):
-            own = coefficients[self.slices[j]]
-            total += self.bases[j].combine(points[..., j - columns.start], own)
-            total -= self.bases[j].combine(X[:, j], own)[:, None, :]
+            of_column = coefficients[self.slices[j]]
+            total += self.bases[j].combine(points[..., j - columns.start], of_column)
+            total -= self.bases[j].combine(X[:, j], of_column)[:, None, :]
         for weight, pair in zip(coefficients[len(coefficients) - len(self.pairs) :], self.pairs, strict=True):
             moving = [columns.start <= j % len(self.bases) < columns.stop for j in pair]
             if any(moving):
@@ -139,7 +139,7 @@ class AdditiveTerms:
         factors = [self._factors(X[r]) for r in rows]
         candidates: list[Array] = []
         for per_set in scores:
-            z = [_product_scores(own, score)[first, second] for own, score in zip(factors, per_set, strict=True)]
+            z = [_product_scores(block, score)[first, second] for block, score in zip(factors, per_set, strict=True)]
             candidates += z if len(z) == 1 else [*z, (z[1] + z[0]) / np.sqrt(2), (z[1] - z[0]) / np.sqrt(2)]
         largest = np.abs(candidates).max(axis=0)
         limit = np.sqrt(2 * np.log(len(candidates) * first.size))

@@ -22,7 +22,7 @@ Float32 = NDArray[np.float32]
 ADAM_DECAYS = (0.9, 0.999)
 AVERAGING = 0.98
 # Copying costs as much as some steps do: finished networks leave when they are a quarter of all.
-MOST_WAITING = 0.75
+MAX_SHARE_WAITING = 0.75
 
 
 class Networks(OnDevice, ABC):
@@ -110,7 +110,7 @@ class Networks(OnDevice, ABC):
                 waiting = epoch - np.maximum(self.best_epoch[self.alive], self.warmup_epochs) < self.settings.patience
                 if not waiting.any():
                     break
-                if self.finished_leave and waiting.mean() <= MOST_WAITING:
+                if self.finished_leave and waiting.mean() <= MAX_SHARE_WAITING:
                     stay = self.tensor(waiting)
                     state = {name: tensor[stay] for name, tensor in state.items()}
                     self.keep(stay)
