@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from conftest import ROOT
 from modifind import EffectLikelihood, GaussianSampler, ModifierSelector
 from modifind.datasets import make_modifiers
-from modifind.engine.record import described
+from modifind.engine.record import stable_repr
 from modifind.nuisance.outcome import RegressorLearner
 from modifind.statistics import Statistic
 
@@ -257,8 +257,8 @@ def test_a_checkpoint_of_another_object_of_the_same_class_is_refused(tmp_path):
     assert fit(Offset(1.0)) == first
     with pytest.raises(ValueError, match=r"learner='Offset\(offset=1.0\)'|Offset\(offset=1.0\)"):
         fit(Offset(2.0))
-    assert described(lambda x: x + 1) != described(lambda x: x + 2)
-    assert described(Offset(np.arange(30))) != described(Offset(np.arange(30) + 1))
+    assert stable_repr(lambda x: x + 1) != stable_repr(lambda x: x + 2)
+    assert stable_repr(Offset(np.arange(30))) != stable_repr(Offset(np.arange(30) + 1))
 
 
 def test_missing_values_are_refused_for_statistics_that_do_not_take_them():

@@ -19,14 +19,14 @@ from modifind.data.feature_groups import Feature, Unit
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.missing import LEAST_OBSERVED
 from modifind.data.wording import named
-from modifind.engine.assemble import DETERMINED, NO_SAMPLER, Examined, Finding
+from modifind.engine.assemble import NO_SAMPLER, Examined, Finding
 from modifind.engine.explaining import Explainer
-from modifind.engine.models import Models
+from modifind.engine.models import DETERMINED, Models
 from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.engine.resampling import NOTHING_RESAMPLED, ResamplingTest
-from modifind.engine.run import Run
+from modifind.engine.run import RunSettings
 from modifind.engine.scored import ScoredRows
-from modifind.engine.table import Table
+from modifind.engine.table import PreparedTable
 from modifind.engine.testing import Changes, Outcome, UnitSums, changes_of, outcome_of
 from modifind.explain.attempts import attempt, attempting, missing
 from modifind.explain.marginal import MarginalView, bandwidth_of
@@ -94,9 +94,9 @@ class ChangeRows:
     share: float = 1.0
 
     @classmethod
-    def of(cls, table: Table, models: Models, chosen: Ints) -> ChangeRows:
+    def of(cls, table: PreparedTable, models: Models, chosen: Ints) -> ChangeRows:
         """Some of the rows at hand, where these are a sample; all where they are the table."""
-        rows, model, numbers = table.scored(models.propensity), models.explaining, table.data.looked.numbers
+        rows, model, numbers = table.scored(models.propensity), models.explaining, table.data.first_pass.numbers
         if table.whole or chosen.size == numbers.size:
             return cls(rows, numbers, model)
         rows = rows.part(chosen)
@@ -145,9 +145,9 @@ class Analysis:
 
     Attributes
     ----------
-    run : Run
+    run : RunSettings
         Settings.
-    table : Table
+    table : PreparedTable
         The table, without its pieces.
     models : Models
         What was fitted to the rows at hand.
@@ -157,14 +157,14 @@ class Analysis:
         What tells what they change.
     """
 
-    run: Run
-    table: Table
+    run: RunSettings
+    table: PreparedTable
     models: Models
     explainer: Explainer
     changing: ChangeRows
 
     @classmethod
-    def of(cls, run: Run, table: Table, models: Models) -> tuple[Analysis, np.random.SeedSequence]:
+    def of(cls, run: RunSettings, table: PreparedTable, models: Models) -> tuple[Analysis, np.random.SeedSequence]:
         """The analysis, and a seed for effects of all rows together."""
         importance = models.prepared if run.statistic.measures_importance else WCMMD().prepare(models.nuisances)
         outcome_seed, overall_seed = models.nuisances.seed.spawn(2)
@@ -281,7 +281,7 @@ class Analysis:
         if analytic is None:
             return Examined(calibration, for_draws(rule))
         rule, block = without_rows(rule), self.table.block
-        numbers = self.table.data.looked.numbers
+        numbers = self.table.data.first_pass.numbers
         points = rule_grid(rule, block.table, block.treatment, self.table.folds[0], numbers)
         grid = OverlapConditional(points, self.models.propensity, feature)
         reuse = analytic.reuse(feature, grid, "test", "outcome") if analytic.looks_at(feature) else {}
@@ -339,7 +339,9 @@ class Analysis:
         )
 
 
-def learn(sampler: BaseSampler, table: Table, feature: Feature, seed: np.random.SeedSequence) -> tuple[Any, bool]:
+def learn(
+    sampler: BaseSampler, table: PreparedTable, feature: Feature, seed: np.random.SeedSequence
+) -> tuple[Any, bool]:
     """What a sampler knows of a feature, or of several together by a seed, and whether the others determine it."""
     block = table.block
     if isinstance(feature, tuple):

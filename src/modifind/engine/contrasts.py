@@ -7,7 +7,6 @@ gives it again.
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from modifind._warned import warn
+from modifind._warned import collected, warn
 from modifind.data.column_types import treatment_name
 from modifind.data.containers import as_column, is_distributed, is_known
 from modifind.data.several_arms import Comparison, compare_arms, label_counts
@@ -27,7 +26,7 @@ from modifind.engine.assemble import MODIFIER, PROGNOSTIC, reselected
 from modifind.engine.job import Fitted, Job
 from modifind.engine.progress import Progress
 from modifind.engine.reading import Given
-from modifind.engine.record import distinct_messages, installed_versions
+from modifind.engine.record import installed_versions
 from modifind.engine.resuming import seed_of
 from modifind.inference.adjust import adjust_p_values, simes_p_values
 from modifind.inference.contrasts import adjust_contrasts
@@ -102,20 +101,17 @@ def fit_contrasts(params: dict[str, Any], given: Given, comparison: Comparison) 
         Ctrl-C before there was anything.
     """
     fits: dict[str, Fitted] = {}
-    messages: dict[str, tuple[str, ...]] = {}
+    messages: dict[str, list[str]] = {}
     interrupted = False
     try:
         for label, own in _settings_of_contrasts(params, comparison):
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always", UserWarning)
+            with collected() as messages[str(label)]:
                 try:
                     with _contrast_named(comparison, label), Job.locked(own) as job:
                         fits[str(label)] = job.fit(replace(given, **comparison.pair(label)))
                     interrupted = fits[str(label)].interrupted
                 except KeyboardInterrupt:
                     interrupted = True
-                finally:
-                    messages[str(label)] = distinct_messages(caught)
             if interrupted:
                 break
     finally:

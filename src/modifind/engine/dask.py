@@ -28,14 +28,12 @@ from modifind.data.pieces import Piece
 from modifind.data.row_plan import RowPlan, generous_limit
 from modifind.data.sources import ALL_ROWS, Kept, has_row_scores
 from modifind.data.wording import listed
-from modifind.engine.passes import Look, Unsaved, add_up, check_unchanged
+from modifind.engine.passes import FirstPassSums, Unsaved, add_up, check_unchanged
 from modifind.engine.progress import Progress
 from modifind.explain.attempts import described
 
 if TYPE_CHECKING:
     from distributed import Client
-
-    from modifind.engine.checkpoint import PassCheckpoint
 
 WATCH_SECONDS = 10.0  # how often workers are looked for, and how long a scheduler may take to name them
 PATIENCE_SECONDS = 300.0  # without a worker; clusters that grow when they are asked to need some minutes
@@ -123,7 +121,7 @@ class DaskPieces:
         Which rows are kept.
     dropped : Dropped
         A count of the others, once they have been looked at.
-    checkpoint : PassCheckpoint or Unsaved
+    checkpoint : Unsaved
         Where sums are saved now and then, for a pass that was stopped to go on from there.
     """
 
@@ -133,7 +131,7 @@ class DaskPieces:
     lengths: list[int] = field(default_factory=list)
     kept: Kept = ALL_ROWS
     dropped: Dropped = field(default_factory=Dropped)
-    checkpoint: PassCheckpoint | Unsaved = field(default_factory=Unsaved)
+    checkpoint: Unsaved = field(default_factory=Unsaved)
     _started: bool = False
     _workers: frozenset[str] = frozenset()
 
@@ -185,7 +183,7 @@ class DaskPieces:
             )
             self._workers = frozenset(present)  # each loss is told once, however many passes follow
 
-    def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[Look, RowPlan]:
+    def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[FirstPassSums, RowPlan]:
         """Count the rows of every partition, then look at each; only its rows of the sample come back."""
         try:
             with self._attended() as futures:
@@ -205,10 +203,10 @@ class DaskPieces:
         with self._attended() as begun:
             parts = self._filled(self._each(_look, rows, discrete_features, self.checkpoint.wants_digests))
             begun += self.client.compute([_in_tree(parts)])
-            look: Look = self.client.gather(begun)[0]
+            first: FirstPassSums = self.client.gather(begun)[0]
         if n_rows > n_sample:
-            self.checkpoint.open(look.digests)
-        return look.pruned(rows, n_sample)
+            self.checkpoint.open(first.digests)
+        return first.pruned(rows, n_sample)
 
     def observed(self, rule: Callable[[Piece], Piece]) -> DaskPieces:
         """The rows that a rule makes of every partition, once these have been looked at."""
@@ -354,8 +352,10 @@ def _count(start: int, parts: dict[str, Any], kept: Kept) -> tuple[int, Dropped]
     return len(piece.X), dropped
 
 
-def _look(start: int, parts: dict[str, Any], kept: Kept, rows: RowPlan, discrete_features: Any, digests: bool) -> Look:
-    return Look.of(_piece(start, parts, kept)[0], rows, discrete_features, digests=digests)
+def _look(
+    start: int, parts: dict[str, Any], kept: Kept, rows: RowPlan, discrete_features: Any, digests: bool
+) -> FirstPassSums:
+    return FirstPassSums.of_piece(_piece(start, parts, kept)[0], rows, discrete_features, digests=digests)
 
 
 def _observed(start: int, parts: dict[str, Any], kept: Kept, rule: Callable[[Piece], Piece]) -> dict[str, Any]:

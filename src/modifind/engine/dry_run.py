@@ -19,7 +19,7 @@ from modifind.engine.contrasts import compared, contrast_settings
 from modifind.engine.job import Job
 from modifind.engine.placebo import Assignment
 from modifind.engine.reading import Data
-from modifind.engine.run import Run
+from modifind.engine.run import RunSettings
 from modifind.engine.table import design_of
 from modifind.statistics.families import family_of
 
@@ -58,7 +58,7 @@ def describe(params: dict[str, Any], *table: Any, **columns: Any) -> list[tuple[
         given = replace(given, **comparison.pair(comparison.others[0]))
         arms = _arms(comparison)
     data, run = Job.of(params).checked(given, weigh=False)
-    frame, design = data.looked.sample.X, design_of(run, data)
+    frame, design = data.first_pass.sample.X, design_of(run, data)
     lines = [
         ("rows", f"{sum(comparison.counts.values()):,}" if arms and comparison is not None else _rows(data)),
         ("treatment", _treatment(data)),
@@ -92,7 +92,7 @@ def _arms(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def _rows(data: Data) -> str:
-    n_rows, dropped = data.arms.size, data.looked.dropped
+    n_rows, dropped = data.arms.size, data.first_pass.dropped
     n_passed = n_rows + dropped.n_dropped + dropped.n_weightless + dropped.n_other_arms
     n_passed += data.recorded.get("outcome_weights", {}).get("n_missing", 0)
     return f"{n_rows:,}" + (f" of {n_passed:,}; the others are left out" if n_passed > n_rows else "")
@@ -106,8 +106,8 @@ def _treatment(data: Data) -> str:
     return name + ", ".join(f"{label} ({role}) {count:,} rows" for label, role, count in labels)
 
 
-def _outcome(data: Data, run: Run) -> str:
-    y = outcome_values(data.looked.sample.y)
+def _outcome(data: Data, run: RunSettings) -> str:
+    y = outcome_values(data.first_pass.sample.y)
     kind = family_of(y, run.outcome, run.effect_scale).kind
     name = f"{data.recorded['outcome_name']}: " if "outcome_name" in data.recorded else ""
     compared = "" if run.effect_scale == "difference" else f"; arms compared by {run.effect_scale.replace('_', ' ')}s"
@@ -154,7 +154,7 @@ def _pieces(data: Data, most: int) -> str:
     return f"models are fitted to a random sample of {most:,} rows, and all rows are scored"
 
 
-def _test(run: Run) -> str:
+def _test(run: RunSettings) -> str:
     adjusted = "unadjusted p-values" if run.adjust == "none" else f"p-values adjusted ({run.adjust})"
     name = run.statistic.name or type(run.statistic).__name__
     return f"{name}, sampler {type(run.sampler).__name__}; {adjusted}, level {run.alpha:g}"
@@ -199,7 +199,7 @@ def _propensity(estimator: Any, data: Data, design: Design) -> str:
     return "known, one score per row" if np.ndim(estimator) else f"known, {float(estimator):g} for every row"
 
 
-def _time(data: Data, run: Run, placebos: int) -> str:
+def _time(data: Data, run: RunSettings, placebos: int) -> str:
     n, d, n_jobs = data.arms.size, len(data.columns_in) - len(data.adjusted), effective_n_jobs(run.n_jobs)
     once = BASE + d * (PER_FEATURE + PER_CELL * n)
     seconds = once * (EXPLAINING if run.explain else 1.0) + once * placebos

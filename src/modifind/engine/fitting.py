@@ -14,24 +14,23 @@ from typing import Any
 import numpy as np
 
 from modifind._threads import one_thread
-from modifind._warned import warn
+from modifind._warned import collected, warn
 from modifind._workers import WORKER_DIED, WorkerError, survivors
 from modifind.engine.analysis import Analysis, UnitSeeds
-from modifind.engine.assemble import UNTESTED, Examined, Finding, failure_of, tell
-from modifind.engine.checkpoint import Checkpoint
+from modifind.engine.assemble import UNTESTED, Examined, Finding, TableFindings, warn_of_findings
+from modifind.engine.checkpoint import UNSAVED, Checkpoint
 from modifind.engine.models import Models
-from modifind.engine.passes import Pieces
+from modifind.engine.passes import TablePieces
 from modifind.engine.plan import Plan, Sums
 from modifind.engine.progress import ProgressBar
-from modifind.engine.record import collected, data_settings, design_settings
+from modifind.engine.record import data_settings, design_settings, failure_of, group_settings, null_hypothesis
 from modifind.engine.repeats import steadied
 from modifind.engine.resampling import MeasuringPass, check_sums, measure, measured_columns, resampled_tests, size_of
 from modifind.engine.review import baseline_settings, review_columns
-from modifind.engine.run import Run
+from modifind.engine.run import RunSettings
 from modifind.engine.scored import OBSERVED
-from modifind.engine.table import Table, design_of
+from modifind.engine.table import PreparedTable, design_of, warn_constant_members
 from modifind.engine.testing import Outcome, outcome_of
-from modifind.engine.units import Tested, group_settings, null_hypothesis, warn_constant_members
 from modifind.explain.attempts import described
 from modifind.explain.overview import Overview
 from modifind.nuisance.propensity.overlap import OverlapSums
@@ -41,17 +40,20 @@ MAX_TASKS = 100
 
 
 def fit_table(
-    run: Run, table: Table, checkpoint: Checkpoint | None = None, known: Mapping[int, Examined] | None = None
-) -> Tested:
+    run: RunSettings,
+    table: PreparedTable,
+    checkpoint: Checkpoint = UNSAVED,
+    known: Mapping[int, Examined] | None = None,
+) -> TableFindings:
     """Fit models, scores and distributions, and test and explain every feature.
 
     Parameters
     ----------
-    run : Run
+    run : RunSettings
         Settings.
-    table : Table
+    table : PreparedTable
         The table.
-    checkpoint : Checkpoint, optional
+    checkpoint : Checkpoint
         Where features of a table in memory are saved as soon as they are tested.
     known : mapping, optional
         Features that are tested already, by position.
@@ -100,7 +102,7 @@ def _every_unit(
 
 
 def _examined(
-    analysis: Analysis, checkpoint: Checkpoint | None, known: Mapping[int, Examined]
+    analysis: Analysis, checkpoint: Checkpoint, known: Mapping[int, Examined]
 ) -> tuple[dict[int, Examined], bool]:
     """Distributions and, in memory, tests of all units; one that fails costs no other. And whether Ctrl-C came."""
     n_units = len(analysis.table.units)
@@ -111,11 +113,10 @@ def _examined(
     try:
         for k, examined in _every_unit(analysis, title, _examine_units, checkpoint, left, n_units):
             found[k] = Examined(failure=WORKER_DIED) if examined is None else examined
-            if checkpoint is not None and not found[k].failure:
+            if not found[k].failure:
                 checkpoint.save_missing(k, found[k])
     except KeyboardInterrupt:
-        if checkpoint is not None:  # workers may have saved more than they handed on
-            found = {**checkpoint.load(), **found}
+        found = {**checkpoint.load(), **found}  # workers may have saved more than they handed on
         if not found:
             raise
         return found, True
@@ -125,7 +126,7 @@ def _examined(
 
 
 def _examine_units(
-    analysis: Analysis, checkpoint: Checkpoint | None, pairs: list[tuple[int, UnitSeeds]]
+    analysis: Analysis, checkpoint: Checkpoint, pairs: list[tuple[int, UnitSeeds]]
 ) -> list[tuple[int, Examined]]:
     """What is found of some units; warnings travel with each, and so does what went wrong."""
     found = []
@@ -138,7 +139,7 @@ def _examine_units(
             examined = replace(examined, messages=tuple(messages))
         except Exception as error:
             examined = Examined(failure=failure_of(error, unit.name))
-        if checkpoint is not None and not examined.failure:
+        if not examined.failure:
             checkpoint.save_here(k, examined)
         found.append((k, examined))
     return found
@@ -185,7 +186,7 @@ def _explain_units(
 
 
 def _tested_in_passes(
-    analysis: Analysis, table: Table, pieces: Pieces, examined: dict[int, Examined]
+    analysis: Analysis, table: PreparedTable, pieces: TablePieces, examined: dict[int, Examined]
 ) -> tuple[dict[int, Examined], dict[int, float], OverlapSums]:
     """Tests of the features of a longer table by sums over all rows, importance of its columns, and overlap."""
     run, n_rows = analysis.run, table.data.schema.n_rows
@@ -244,7 +245,7 @@ def _by_sums(analysis: Analysis, examined: Examined, sums: Any) -> Outcome | str
 
 
 def _resampled(
-    analysis: Analysis, pieces: Pieces, plan: Plan, examined: Mapping[int, Examined], sums: Sums
+    analysis: Analysis, pieces: TablePieces, plan: Plan, examined: Mapping[int, Examined], sums: Sums
 ) -> dict[int, Outcome | str | None]:
     """Compare every feature of a longer table with resampled copies of it; the outcome, or why there is none."""
     run, table, models, block = analysis.run, analysis.table, analysis.models, analysis.table.block
@@ -272,14 +273,14 @@ def _concluded(
     seed: np.random.SeedSequence,
     *,
     interrupted: bool,
-) -> Tested:
+) -> TableFindings:
     """What was found of the whole table, and on record."""
     run, table, models, outcomes = analysis.run, analysis.table, analysis.models, analysis.explainer.outcomes
     block, units, propensity, data = table.block, table.units, models.propensity, table.data
     names = tuple(unit.name for unit in units)
-    tell(names, findings)
-    untested = {block.table.names[m] for m in table.copies} | data.left_out
-    untested |= warn_constant_members(block.table, units)
+    warn_of_findings(names, findings)
+    untestable = {block.table.names[m] for m in table.copies} | data.left_out
+    untestable |= warn_constant_members(block.table, units)
     overview = Overview()
     if run.explain and not interrupted:
         shown = block.table if outcomes.rows.size == block.y.size else block.table.part(outcomes.rows)
@@ -287,11 +288,11 @@ def _concluded(
             outcomes, analysis.explainer.importance.y_bandwidth, shown, units, data.schema.n_rows, seed
         )
     randomised = design_of(run, data).randomised
-    return Tested(
+    return TableFindings(
         names=names,
         kinds=[unit.kind(block.table) for unit in units],
         findings=findings,
-        named=frozenset(untested),
+        warned_of=frozenset(untestable),
         overlap=overlap.overlap(propensity),
         overview=overview,
         score_histogram=overlap.score_histogram(),
@@ -344,7 +345,7 @@ def _recorded(analysis: Analysis, *, randomised: bool) -> dict[str, Any]:
     }
 
 
-def _baseline(table: Table, propensity: FittedPropensity, *, randomised: bool) -> dict[str, Any]:
+def _baseline(table: PreparedTable, propensity: FittedPropensity, *, randomised: bool) -> dict[str, Any]:
     """What is recorded of tested columns that are called like the outcome before the treatment."""
     return baseline_settings(
         propensity,

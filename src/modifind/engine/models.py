@@ -15,9 +15,8 @@ from modifind.data.clusters import assign_cluster_folds
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.weights import check_sampler_weights
 from modifind.data.wording import named
-from modifind.engine.assemble import DETERMINED
-from modifind.engine.run import Run
-from modifind.engine.table import Table, fit_scores
+from modifind.engine.run import RunSettings
+from modifind.engine.table import PreparedTable, fit_scores
 from modifind.explain.attempts import attempt
 from modifind.nuisance.conditional import BaseSampler, for_gaps
 from modifind.nuisance.conditional.per_cluster import ClusterSampler
@@ -26,6 +25,10 @@ from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.statistics import EffectLikelihood, Nuisances
 from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 
+# Held-out share of a feature's distribution that the others explain, above which the data cannot tell it from them.
+# What little is left is then as much the sampler's own error as the feature's, and a test of it would be a test of the
+# sampler.
+DETERMINED = {"continuous": 0.65, "discrete": 0.9}
 EXPLAINING = EffectLikelihood(["linear", "splines"])  # of what a statistic finds without a model of the outcome
 SEPARATED = 1.0 - 1e-9
 
@@ -55,7 +58,7 @@ class Models:
     explaining: PreparedEffectLikelihood | None
 
     @classmethod
-    def fit(cls, run: Run, table: Table) -> Models:
+    def fit(cls, run: RunSettings, table: PreparedTable) -> Models:
         """Fit scores, the sampler and models of the outcome."""
         block = table.block
         with one_thread():  # threads of small models wait for each other
@@ -102,7 +105,7 @@ def _checked_scores(propensity: FittedPropensity, prepared: PreparedEffectLikeli
         return propensity.checked_beside(residual, np.column_stack((common, fit.cross.location)))
 
 
-def _assign_folds(run: Run, table: Table, sampler: BaseSampler) -> None:
+def _assign_folds(run: RunSettings, table: PreparedTable, sampler: BaseSampler) -> None:
     """Tell a sampler by which folds it is to be cross-fitted, where that matters.
 
     Distributions of a table in memory are judged on clusters that they have not seen, and those of a longer one have

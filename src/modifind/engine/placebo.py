@@ -26,12 +26,12 @@ from modifind.data.design import Design
 from modifind.data.feature_matrix import MIN_ARM_ROWS
 from modifind.data.pieces import Piece
 from modifind.data.wording import counted
-from modifind.engine.checkpoint import Checkpoint
+from modifind.engine.checkpoint import UNSAVED, Checkpoint
 from modifind.engine.fitting import fit_table
 from modifind.engine.progress import ProgressBar
-from modifind.engine.reading import Data, Looked, Reading
-from modifind.engine.run import Run
-from modifind.engine.table import Table, design_of, fit_scores, read_for
+from modifind.engine.reading import Data, FirstPass, Reading
+from modifind.engine.run import RunSettings
+from modifind.engine.table import PreparedTable, design_of, fit_scores, read_for
 from modifind.inference import adjust_p_values
 from modifind.result.placebo_result import PlaceboResult
 
@@ -115,21 +115,21 @@ class Assignment:
 
 
 def run_placebos(
-    fit: Run, reading: Reading, looked: Looked, n: int, checkpoint: Checkpoint | None = None
+    fit: RunSettings, reading: Reading, first_pass: FirstPass, n: int, checkpoint: Checkpoint = UNSAVED
 ) -> tuple[PlaceboResult, bool]:
     """Analyse a table with placebo treatments.
 
     Parameters
     ----------
-    fit : Run
+    fit : RunSettings
         The analysis; runs are spread over its processes, and its progress is told by runs.
     reading : Reading
         How the table is read.
-    looked : Looked
+    first_pass : FirstPass
         The table with its own treatment, all of its rows at hand.
     n : int
         Number of runs. Run k is the same whatever their number.
-    checkpoint : Checkpoint, optional
+    checkpoint : Checkpoint
         Where runs are saved as soon as they are done.
 
     Returns
@@ -143,24 +143,25 @@ def run_placebos(
     score_seed, *seeds = seed.spawn(n + 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the fit itself has said it
-        table = Table.of(fit, read_for(fit, reading, looked))
+        table = PreparedTable.of(fit, read_for(fit, reading, first_pass))
         with one_thread():
             scores = fit_scores(fit, table, score_seed)
     assignment = Assignment.of(table.data, scores.scores, design_of(fit, table.data))
     quiet = replace(fit, n_jobs=1, progress=False, explain=False)
-    saved, found = _continued(checkpoint, n)
+    labels = tuple(f"placebo {k + 1}" for k in range(n)) if checkpoint.folder else ()
+    saved = replace(checkpoint, names=labels, kind="placebo", holds=PlaceboRun)
+    found: dict[int, PlaceboRun] = saved.load()
     left = {k: own for k, own in enumerate(seeds) if k not in found}
     failed: dict[int, str] = {}
     interrupted = False
-    results = survivors(_run_some, (quiet, reading, looked.sample, assignment), left, fit.n_jobs, most_tasks=n)
+    results = survivors(_run_some, (quiet, reading, first_pass.sample, assignment), left, fit.n_jobs, most_tasks=n)
     try:
         with ProgressBar(fit.progress, "Placebo treatments") as advance, closing(results):
             advance(len(found), n)
             for k, run in results:
                 if isinstance(run, PlaceboRun):
                     found[k] = run
-                    if saved:
-                        saved.save(k, run)
+                    saved.save(k, run)
                 else:
                     failed[k] = run or WORKER_DIED
                 advance(len(found) + len(failed), n)
@@ -169,15 +170,6 @@ def run_placebos(
     _tell_failed(list(failed.values()), n, raises=not (found or interrupted))
     names = tuple(unit.name for unit in table.units)
     return _result(fit, names, n, found, assignment.described), interrupted
-
-
-def _continued(checkpoint: Checkpoint | None, n: int) -> tuple[Checkpoint | None, dict[int, PlaceboRun]]:
-    """Where runs are saved, and those that are."""
-    if checkpoint is None:
-        return None, {}
-    labels = tuple(f"placebo {k + 1}" for k in range(n))
-    saved = replace(checkpoint, names=labels, kind="placebo", holds=PlaceboRun)
-    return saved, saved.load()
 
 
 def _tell_failed(reasons: list[str], n: int, *, raises: bool) -> None:
@@ -189,7 +181,9 @@ def _tell_failed(reasons: list[str], n: int, *, raises: bool) -> None:
         warn(f"{told}: {'; '.join(dict.fromkeys(reasons))}")
 
 
-def _result(fit: Run, names: tuple[str, ...], n: int, found: dict[int, PlaceboRun], described: str) -> PlaceboResult:
+def _result(
+    fit: RunSettings, names: tuple[str, ...], n: int, found: dict[int, PlaceboRun], described: str
+) -> PlaceboResult:
     """What the runs found, of which there were to be `n`."""
     runs = sorted(found)
     p_values = [found[k].p_values for k in runs]
@@ -207,7 +201,7 @@ def _result(fit: Run, names: tuple[str, ...], n: int, found: dict[int, PlaceboRu
 
 
 def _run_some(
-    fit: Run,
+    fit: RunSettings,
     reading: Reading,
     sample: Piece,
     assignment: Assignment,
@@ -217,7 +211,7 @@ def _run_some(
 
 
 def _run_one(
-    fit: Run, reading: Reading, sample: Piece, assignment: Assignment, seed: np.random.SeedSequence
+    fit: RunSettings, reading: Reading, sample: Piece, assignment: Assignment, seed: np.random.SeedSequence
 ) -> PlaceboRun | str:
     """One run; in words why there is none, where the table cannot be analysed with the treatment drawn."""
     draw_seed, fit_seed = seed.spawn(2)
@@ -228,7 +222,7 @@ def _run_one(
         warnings.simplefilter("ignore")
         try:
             data = read_for(own, replace(reading, treated=1), reading.at_once(drawn))
-            found = fit_table(own, Table.of(own, data))
+            found = fit_table(own, PreparedTable.of(own, data))
         except (ValueError, np.linalg.LinAlgError) as error:
             return str(error)
     if found.interrupted:

@@ -14,8 +14,8 @@ from modifind.data.clusters import unit_sums
 from modifind.data.feature_groups import Unit
 from modifind.data.pieces import Piece
 from modifind.data.summary import sum_of
-from modifind.engine.assemble import failure_of
 from modifind.engine.overlap_conditional import OverlapConditional
+from modifind.engine.record import failure_of
 from modifind.engine.scored import OBSERVED, Measured, ScoredRows, Scoring
 from modifind.engine.testing import UnitSums
 from modifind.nuisance.conditional import ConditionalRule

@@ -69,7 +69,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Looked:
+class FirstPass:
     """A table that has been looked at once.
 
     Attributes
@@ -107,7 +107,7 @@ class Data:
 
     Attributes
     ----------
-    looked : Looked
+    first_pass : FirstPass
         What it was read from.
     schema : Schema
         How its rows are read.
@@ -127,7 +127,7 @@ class Data:
         What a result records of names, weights, clusters, strata and adjustment; nothing where there is none.
     """
 
-    looked: Looked
+    first_pass: FirstPass
     schema: Schema
     block: Block
     units: tuple[Unit, ...]
@@ -140,13 +140,13 @@ class Data:
     @property
     def whole(self) -> bool:
         """Whether the rows at hand are all rows."""
-        return self.looked.whole
+        return self.first_pass.whole
 
     @property
     def encoded(self) -> Data:
         """The same without the rows as they came, which workers do not need."""
-        looked = self.looked
-        return replace(self, looked=replace(looked, sample=looked.sample.take(slice(0))))
+        first_pass = self.first_pass
+        return replace(self, first_pass=replace(first_pass, sample=first_pass.sample.take(slice(0))))
 
     @property
     def arms(self) -> NDArray[np.int64]:
@@ -156,7 +156,7 @@ class Data:
     @property
     def columns_in(self) -> tuple[str, ...]:
         """All columns of features, tested or not, as they came."""
-        return tuple(map(str, self.looked.sample.X.columns))
+        return tuple(map(str, self.first_pass.sample.X.columns))
 
     @property
     def left_out(self) -> frozenset[str]:
@@ -196,25 +196,25 @@ class Reading:
             return "inputs" if self.missing_outcome == "weight" else "rows"
         return "outcomes" if self.missing_outcome == "drop" else ""
 
-    def at_once(self, piece: Piece, dropped: Dropped | None = None) -> Looked:
+    def at_once(self, piece: Piece, dropped: Dropped | None = None) -> FirstPass:
         """Look at a table that is one piece."""
         summary = Summary.of(piece, self.discrete_features, whole=True)
-        return Looked(summary, piece, piece.numbers, dropped=dropped or Dropped())
+        return FirstPass(summary, piece, piece.numbers, dropped=dropped or Dropped())
 
-    def schema(self, looked: Looked, places: Sequence[int], transform: str | None) -> Schema:
+    def schema(self, first_pass: FirstPass, places: Sequence[int], transform: str | None) -> Schema:
         """How pieces are read, with the columns in another order."""
-        sample = looked.sample
+        sample = first_pass.sample
         called = treatment_name(sample.treatment), outcome_name(sample.y)
-        schema = Schema.of(looked.summary.arranged(places), self.treated, transform, self.missing, *called)
+        schema = Schema.of(first_pass.summary.arranged(places), self.treated, transform, self.missing, *called)
         if sample.sample_weight is not None:
             weights = weight_numbers(sample.sample_weight)
-            largest = float(weights.max()) if looked.whole else 1.0  # of all rows only one table in memory knows it
+            largest = float(weights.max()) if first_pass.whole else 1.0  # of all rows only one table in memory knows it
             schema = replace(schema, weight_units=(largest, float((weights / largest).mean())))
         return schema
 
     def read(
         self,
-        looked: Looked,
+        first_pass: FirstPass,
         groups: Mapping[str, tuple[str, ...]] | None = None,
         transform: str | None = None,
         *,
@@ -224,7 +224,7 @@ class Reading:
 
         Parameters
         ----------
-        looked : Looked
+        first_pass : FirstPass
             What the table holds.
         groups : mapping, optional
             Columns that are tested together, by the name of their group.
@@ -238,14 +238,14 @@ class Reading:
         ValueError
             Names the column and the remedy.
         """
-        sample, summary = looked.sample, looked.summary
+        sample, summary = first_pass.sample, first_pass.summary
         names = tuple(map(str, sample.X.columns))
         adjusted = adjusted_columns(names, self.adjust_for)
         refuse_adjusted(groups or {}, adjusted)
         for columns in (groups or {}).values():
             refuse_unusable(sample.X.iloc[:, [m for m, name in enumerate(names) if name in columns]], "feature_groups")
         places, units = side_by_side(summary.names, groups or {}, (*adjusted, *summary.names[len(names) :]))
-        schema = self.schema(looked, places, transform)
+        schema = self.schema(first_pass, places, transform)
         if not stratum_scores:
             schema = replace(schema, stratum_shares=None)
         plain = replace(schema, transform=None).read(sample)
@@ -267,18 +267,18 @@ class Reading:
         block = schema.read(sample) if schema.poolings or transform else plain
         table = with_level_columns(replace(block.table, reference=block.table.scaling), block.weights)
         recorded = {
-            **({} if looked.whole else {"n_train_rows": looked.numbers.size}),
+            **({} if first_pass.whole else {"n_train_rows": first_pass.numbers.size}),
             **recorded_names(sample.y, sample.treatment),
             **({"adjust_for": list(adjusted)} if adjusted else {}),
             **summary.together,
             **({} if parts is None else {"outcome_parts": parts.recorded}),
             **({"few_events": rare} if (rare := few_events(plain.y, plain.treatment)) else {}),
         }
-        if looked.outcome_weights:
-            recorded["outcome_weights"] = looked.outcome_weights
+        if first_pass.outcome_weights:
+            recorded["outcome_weights"] = first_pass.outcome_weights
             recorded.pop("sample_weight")
         return Data(
-            looked,
+            first_pass,
             replace(schema, reference=table.reference, level_columns=table.level_columns),
             replace(block, table=table),
             units,

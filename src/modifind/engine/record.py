@@ -5,25 +5,31 @@ from __future__ import annotations
 import hashlib
 import platform
 import secrets
-import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from modifind._typing import Array
 from modifind._version import __version__
-from modifind._warned import warn
 from modifind.data.containers import is_distributed
 from modifind.data.design import Design
-from modifind.data.feature_matrix import AlsoDiscrete
+from modifind.data.feature_groups import Unit, column_kinds
+from modifind.data.feature_matrix import AlsoDiscrete, FeatureTable
+from modifind.explain.attempts import described
+from modifind.nuisance.conditional import BaseSampler
 from modifind.nuisance.propensity.scores import FittedPropensity
+from modifind.result.effect_names import effect_name
+from modifind.statistics import Statistic
 
-Answer = TypeVar("Answer")
+GIVEN_OTHERS = " given the other features"
+GIVEN_ADJUSTED = " and what is adjusted for"
+GIVEN_STRATUM = " and the stratum"
+GIVEN_TREATMENT = " and the treatment"
+GIVEN_GROUPS = " (the columns of a group counting as one feature)"
 # The seed is recorded as such; the others change nothing.
 UNRECORDED = ("random_state", "progress", "n_jobs", "checkpoint", "placebo_runs")
 
@@ -41,35 +47,6 @@ def entropy_of(random_state: Any) -> int:
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31))
     raise ValueError(f"random_state must be an integer, a Generator or None, not {type(random_state).__name__}")
-
-
-@contextmanager
-def collected() -> Iterator[list[str]]:
-    """Collect the texts of warnings, because those of a worker process reach nobody; they are there at the end."""
-    messages: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        yield messages
-    messages += distinct_messages(caught)
-
-
-def with_messages(function: Callable[..., Answer], *args: Any) -> tuple[Answer, tuple[str, ...]]:
-    """Call and collect the warnings, because those of a worker process reach nobody."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        found = function(*args)
-    return found, distinct_messages(caught)
-
-
-def hand_on(messages: list[tuple[str, ...]]) -> None:
-    """Warn of what workers were warned of, once each."""
-    for message in dict.fromkeys(message for some in messages for message in some):
-        warn(message)
-
-
-def distinct_messages(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
-    """Texts of the warnings that are meant for users."""
-    return tuple(dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)))
 
 
 def data_settings(
@@ -97,6 +74,43 @@ def design_settings(design: Design, scores: Array) -> dict[str, Any]:
     return {"randomised": design.randomised, "said": design.said, "chance": design.chance, **share}
 
 
+def null_hypothesis(
+    statistic: Statistic,
+    sampler: BaseSampler,
+    *,
+    adjusted: bool,
+    strata: bool,
+    groups: bool,
+    kind: str = "numeric",
+    effect_scale: str = "difference",
+) -> str:
+    """What the p-values are about, in words."""
+    on_treatment = statistic.resamples and getattr(sampler, "condition_on_treatment", True)
+    compared = statistic.null_hypothesis
+    if effect_scale != "difference":
+        compared = f"the {effect_name(kind, effect_scale)} between the arms does not depend on the feature"
+        if kind == "amount":
+            compared = "the arms' risk ratio of any and ratio of amounts above zero do not depend on the feature"
+    return (
+        compared
+        + GIVEN_OTHERS
+        + GIVEN_ADJUSTED * adjusted
+        + GIVEN_STRATUM * strata
+        + GIVEN_TREATMENT * on_treatment
+        + GIVEN_GROUPS * groups
+    )
+
+
+def group_settings(
+    groups: Mapping[str, tuple[str, ...]], table: FeatureTable, units: tuple[Unit, ...]
+) -> dict[str, Any]:
+    """What a result records of groups; nothing where there are none."""
+    if not groups:
+        return {}
+    columns = {name: list(columns) for name, columns in groups.items()}
+    return {"feature_groups": columns, "group_column_kinds": column_kinds(table, units)}
+
+
 def readable(value: Any) -> Any:
     """A setting as JSON can hold it and a person can read it."""
     if isinstance(value, np.generic):
@@ -111,10 +125,10 @@ def readable(value: Any) -> Any:
         return f"array of {len(value)} values"
     if isinstance(value, list | tuple | np.ndarray | pd.Series):
         return [readable(v) for v in value]
-    return described(value)
+    return stable_repr(value)
 
 
-def described(value: Any, depth: int = 3) -> str:
+def stable_repr(value: Any, depth: int = 3) -> str:
     """An object in words; one whose own words are but its place in memory is told by its class and what it holds."""
     code = getattr(value, "__code__", None)
     if code is not None:
@@ -126,9 +140,9 @@ def described(value: Any, depth: int = 3) -> str:
     if " at 0x" not in shown or depth == 0:
         return shown
     if isinstance(value, list | tuple):
-        return f"[{', '.join(described(item, depth - 1) for item in value)}]"
+        return f"[{', '.join(stable_repr(item, depth - 1) for item in value)}]"
     held = vars(value) if hasattr(value, "__dict__") else {}
-    return f"{type(value).__name__}({', '.join(f'{name}={described(own, depth - 1)}' for name, own in held.items())})"
+    return f"{type(value).__name__}({', '.join(f'{name}={stable_repr(own, depth - 1)}' for name, own in held.items())})"
 
 
 def installed_versions() -> dict[str, str]:
@@ -147,20 +161,17 @@ def _versions() -> dict[str, str]:
     return found
 
 
-@contextmanager
-def recorded(before: Iterable[warnings.WarningMessage] = ()) -> Iterator[list[warnings.WarningMessage]]:
-    """Collect warnings for the record; users have them at the end, each once and also when that is an error.
+def failure_of(error: Exception, name: str) -> str:
+    """Why a feature could not be tested; an error that the user can mend is raised again with the feature's name.
 
-    What there was `before` they have had.
+    Examples
+    --------
+    >>> failure_of(MemoryError("no 8 GB"), "age")
+    'its test failed (MemoryError: no 8 GB)'
     """
-    caught: list[warnings.WarningMessage] = []
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", UserWarning)
-            yield caught
-    finally:
-        had = {str(warning.message) for warning in before}
-        for warning in caught:
-            if str(warning.message) not in had:
-                had.add(str(warning.message))
-                warn(warning.message, warning.category)
+    mendable = isinstance(error, ValueError) and not isinstance(error, np.linalg.LinAlgError)
+    if isinstance(error, Warning) or (mendable and repr(name) in str(error)):
+        raise error
+    if mendable:
+        raise ValueError(f"feature {name!r}: {error}") from error
+    return f"its test failed ({described(error)})"

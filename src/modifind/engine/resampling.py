@@ -19,9 +19,9 @@ from modifind.data.feature_matrix import FeatureTable
 from modifind.data.pieces import Piece
 from modifind.data.schema import Schema
 from modifind.data.weights import Weights
-from modifind.engine.assemble import failure_of
-from modifind.engine.passes import Pieces
+from modifind.engine.passes import TablePieces
 from modifind.engine.progress import Progress
+from modifind.engine.record import failure_of
 from modifind.engine.scored import OBSERVED, Measured, ScoredRows, Scoring
 from modifind.explain.marginal import bandwidth_of
 from modifind.inference import ConditionalRandomizationTest, CRTOutcome
@@ -236,7 +236,7 @@ def _by_feature(asked: Iterable[Asked]) -> dict[int, list[int]]:
 
 
 def measure(
-    pieces: Pieces,
+    pieces: TablePieces,
     work: MeasuringPass,
     known: Mapping[Asked, tuple[Any, ...]],
     n_rows: int,
@@ -246,7 +246,7 @@ def measure(
 
     Parameters
     ----------
-    pieces : Pieces
+    pieces : TablePieces
         The table.
     work : MeasuringPass
         What is to be measured.
@@ -275,7 +275,7 @@ def measure(
 
 
 def resampled_tests(
-    pieces: Pieces,
+    pieces: TablePieces,
     work: MeasuringPass,
     test: ConditionalRandomizationTest,
     n_resamples: int,

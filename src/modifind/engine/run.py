@@ -18,7 +18,7 @@ from modifind.statistics.families import Family, family_of
 
 
 @dataclass(frozen=True)
-class Run:
+class RunSettings:
     """Settings of a run; they are those of `ModifierSelector`.
 
     `feature_groups` are checked columns by group, and `sampler` one that agrees with the statistic.

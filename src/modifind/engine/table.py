@@ -16,17 +16,18 @@ from modifind.data.clusters import Clusters, cluster_folds, cluster_keys
 from modifind.data.design import Design
 from modifind.data.determined import find_determined
 from modifind.data.feature_groups import Unit
+from modifind.data.feature_matrix import FeatureTable
 from modifind.data.pieces import Block
 from modifind.data.repeated_rows import RepeatedRows, find_copied, find_repeated
 from modifind.data.strata import stratum_folds
 from modifind.data.weights import warn_resampled_weights
 from modifind.data.within_clusters import cluster_features
 from modifind.data.wording import named
-from modifind.engine.passes import Pieces
-from modifind.engine.reading import Data, Looked, Reading
-from modifind.engine.run import Run
+from modifind.engine.passes import TablePieces
+from modifind.engine.reading import Data, FirstPass, Reading
+from modifind.engine.run import RunSettings
 from modifind.engine.scored import ScoredRows, Scoring
-from modifind.engine.units import check_groups
+from modifind.nuisance.conditional import BaseSampler
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel, arm_folds
 from modifind.statistics.contract import refuse_clusters, refuse_gaps
 from modifind.statistics.families import family_of
@@ -39,15 +40,15 @@ BLOCK_STREAMS = ("folds", "propensity", "sampler", "", "", "", "features")
 Folds = tuple[NDArray[np.int64], ...]
 
 
-def stream(run: Run, name: str, *, whole: bool = True) -> np.random.SeedSequence:
+def seed_stream(seed: int, name: str, *, whole: bool = True) -> np.random.SeedSequence:
     """One of the children of the seed; sampler and statistic of a longer table share one."""
     names = STREAMS if whole else BLOCK_STREAMS
     place = names.index(name if whole or name != "statistic" else "sampler")
-    return np.random.SeedSequence(run.seed).spawn(len(names))[place]
+    return np.random.SeedSequence(seed).spawn(len(names))[place]
 
 
 @dataclass(frozen=True)
-class Table:
+class PreparedTable:
     """A table and what is known of it before anything is fitted.
 
     Attributes
@@ -64,7 +65,7 @@ class Table:
         Fold of each row, for every repeat of the cross-fitting.
     cluster_folds : tuple of int arrays
         The same of every cluster of a longer table.
-    pieces : Pieces or None
+    pieces : TablePieces or None
         All rows of a longer table; None for a table in memory, and for workers.
     repeated : RepeatedRows or None
         Rows at hand that count as independent and repeat the features of others, if there are any.
@@ -76,11 +77,11 @@ class Table:
     within: dict[int, NDArray[np.int64]]
     folds: Folds
     cluster_folds: Folds = ()
-    pieces: Pieces | None = None
+    pieces: TablePieces | None = None
     repeated: RepeatedRows | None = None
 
     @classmethod
-    def of(cls, run: Run, data: Data, pieces: Pieces | None = None) -> Table:
+    def of(cls, run: RunSettings, data: Data, pieces: TablePieces | None = None) -> PreparedTable:
         """From a table that was read; refuses settings that have no meaning for it."""
         check_settings(run, data)
         block, table = data.block, data.block.table
@@ -118,18 +119,18 @@ class Table:
     @property
     def n_folds(self) -> int:
         """Number of folds."""
-        rows = self.data.looked.rows
+        rows = self.data.first_pass.rows
         return 1 + int(max(folds.max() for folds in self.folds)) if rows is None else rows.n_folds
 
     @property
     def freedom(self) -> float:
         """Degrees of freedom that the weights of all rows leave; infinite where rows count alike."""
-        weights = self.data.looked.summary.weights
+        weights = self.data.first_pass.summary.weights
         return np.inf if weights is None else weights.effective_size - 1.0
 
-    def stream(self, run: Run, name: str) -> np.random.SeedSequence:
+    def stream(self, run: RunSettings, name: str) -> np.random.SeedSequence:
         """One of the children of the seed."""
-        return stream(run, name, whole=self.whole)
+        return seed_stream(run.seed, name, whole=self.whole)
 
     def scored(self, propensity: FittedPropensity) -> ScoredRows:
         """The rows at hand with their scores."""
@@ -138,10 +139,10 @@ class Table:
 
     def scoring(self, propensity: FittedPropensity) -> Scoring:
         """How the rows of a longer table are read and scored."""
-        assert self.data.looked.rows is not None
-        return Scoring(self.data.schema, self.data.looked.rows, propensity, self.cluster_folds)
+        assert self.data.first_pass.rows is not None
+        return Scoring(self.data.schema, self.data.first_pass.rows, propensity, self.cluster_folds)
 
-    def _check_sample(self, run: Run) -> None:
+    def _check_sample(self, run: RunSettings) -> None:
         """Refuse a sample that models cannot be fitted to."""
         y, arms = self.block.y, self.block.treatment
         for folds in self.folds:
@@ -162,19 +163,19 @@ class Table:
             warn("check_resamples has no effect on tables that are streamed")
 
 
-def read_for(run: Run, reading: Reading, looked: Looked) -> Data:
+def read_for(run: RunSettings, reading: Reading, first_pass: FirstPass) -> Data:
     """Read a table as a run needs it."""
     by_share = isinstance(run.propensity.estimator, str) and run.propensity.estimator == "auto"
-    return reading.read(looked, run.feature_groups, run.outcome_transform, stratum_scores=by_share)
+    return reading.read(first_pass, run.feature_groups, run.outcome_transform, stratum_scores=by_share)
 
 
-def design_of(run: Run, data: Data) -> Design:
+def design_of(run: RunSettings, data: Data) -> Design:
     """How the treatment was given."""
-    by_row = data.looked.sample.propensity is not None
+    by_row = data.first_pass.sample.propensity is not None
     return Design.of(run.design, run.propensity, strata=data.strata is not None, by_row=by_row)
 
 
-def refuse_later_columns(run: Run, data: Data) -> None:
+def refuse_later_columns(run: RunSettings, data: Data) -> None:
     """Refuse columns that seem to have been measured after the treatment, but for those that the user has named."""
     design = design_of(run, data)
     if (design.said and not design.randomised) or (design.randomised and design.chance == "fitted"):
@@ -186,7 +187,7 @@ def refuse_later_columns(run: Run, data: Data) -> None:
     refuse_after_treatment(data.block, data.columns_in, data.named, chances, declared=design.randomised)
 
 
-def check_settings(run: Run, data: Data) -> None:
+def check_settings(run: RunSettings, data: Data) -> None:
     """Refuse settings that have no meaning for a table, before anything is fitted."""
     block = data.block
     if not block.clusters.of_rows:
@@ -196,10 +197,38 @@ def check_settings(run: Run, data: Data) -> None:
     check_scores(run, data)
 
 
-def check_scores(run: Run, data: Data) -> None:
+def check_scores(run: RunSettings, data: Data) -> None:
     """Refuse known scores that are none."""
-    by_row = data.looked.sample.propensity is not None  # otherwise scores are the shares of strata, if there are any
+    by_row = (
+        data.first_pass.sample.propensity is not None
+    )  # otherwise scores are the shares of strata, if there are any
     (PropensityModel(data.block.scores) if by_row else run.propensity).check(data.arms.size)
+
+
+def check_groups(sampler: BaseSampler, table: FeatureTable, units: tuple[Unit, ...]) -> None:
+    """Refuse groups that have no distribution which the sampler can give."""
+    together = [unit for unit in units if len(unit.members) > 1]
+    if not any(unit.group for unit in units):
+        return
+    if not getattr(sampler, "learns", False):
+        raise ValueError(
+            f"{type(sampler).__name__} does not say that it learns from any columns (learns = True), which "
+            "feature_groups need; use another sampler or leave the groups out"
+        )
+    gaps = [table.names[m] for unit in together for m in unit.members if m in table.incomplete]
+    if gaps:
+        raise ValueError(
+            "feature_groups: continuous columns of a group must have no missing values, which there are in "
+            f"{named(gaps)}; fill them, use missing='drop', or leave the columns out of the group"
+        )
+
+
+def warn_constant_members(table: FeatureTable, units: tuple[Unit, ...]) -> set[str]:
+    """Name the constant columns of groups in a warning; returns the groups that have no other."""
+    still = [table.names[m] for unit in units if unit.group for m in unit.members if table.is_constant(m)]
+    if still:
+        warn(f"constant columns cannot modify anything: {named(still)}")
+    return {unit.name for unit in units if unit.group and unit.is_constant(table)}
 
 
 def _within_clusters(data: Data, determined: frozenset[int]) -> tuple[dict[int, NDArray[np.int64]], Clusters]:
@@ -212,8 +241,8 @@ def _within_clusters(data: Data, determined: frozenset[int]) -> tuple[dict[int, 
     if data.whole:
         within, sets = cluster_features(table, clusters.given, determined)
         return within, clusters if sets is None else Clusters(sets, of_rows=False)
-    if data.looked.sample.clusters is not None:
-        keys = cluster_keys(data.looked.sample.clusters)
+    if data.first_pass.sample.clusters is not None:
+        keys = cluster_keys(data.first_pass.sample.clusters)
         known = np.unique(keys, return_inverse=True)[1].reshape(-1).astype(np.int64)
         if np.bincount(known).max() == 1:  # every row is a cluster
             return {}, clusters
@@ -232,16 +261,16 @@ def _within_clusters(data: Data, determined: frozenset[int]) -> tuple[dict[int, 
     return within, clusters
 
 
-def _draw_folds(run: Run, data: Data, block: Block) -> tuple[Folds, Folds]:
+def _draw_folds(run: RunSettings, data: Data, block: Block) -> tuple[Folds, Folds]:
     """Fold of each row at hand, for every repeat; and of every cluster of a longer table."""
-    seed, n_repeats = stream(run, "folds", whole=data.whole), run.statistic.cv_repeats or 1
+    seed, n_repeats = seed_stream(run.seed, "folds", whole=data.whole), run.statistic.cv_repeats or 1
     if data.whole:
         return tuple(draw_folds(data, block, run.n_folds, child) for child in seed.spawn(n_repeats)), ()
-    assert data.looked.rows is not None
+    assert data.first_pass.rows is not None
     if block.clusters.of_rows:
-        return tuple(data.looked.rows.folds(data.looked.numbers)), ()
+        return tuple(data.first_pass.rows.folds(data.first_pass.numbers)), ()
     codes = block.clusters.codes
-    of_clusters = data.looked.rows.folds(np.arange(data.schema.n_clusters))
+    of_clusters = data.first_pass.rows.folds(np.arange(data.schema.n_clusters))
     for child, drawn in zip(seed.spawn(n_repeats), of_clusters, strict=True):
         state = int(child.generate_state(1)[0])
         # Clusters that the sample has no row of may be in any.
@@ -257,7 +286,7 @@ def draw_folds(data: Data, block: Block, n_folds: int, seed: np.random.SeedSeque
     return stratum_folds(block.treatment, data.strata, n_folds, state)
 
 
-def fit_scores(run: Run, table: Table, seed: np.random.SeedSequence) -> FittedPropensity:
+def fit_scores(run: RunSettings, table: PreparedTable, seed: np.random.SeedSequence) -> FittedPropensity:
     """Propensity scores of the rows at hand: known ones, the share of all rows or of the strata, or fitted ones."""
     model, n_folds, data, block = run.propensity, run.n_folds, table.data, table.block
     if design_of(run, data).chance == "observed":
