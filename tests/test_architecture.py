@@ -111,9 +111,19 @@ def test_a_trace_has_lines_of_functions_of_the_engine_alone(tools, tmp_path):
     assert trace.lines == {("engine.run", 2), ("engine.run", 3)}
 
 
-def test_the_picture_of_the_packages_is_drawn_from_their_imports(tools):
+def test_the_picture_of_the_walk_shows_what_a_fit_does(tools):
     walk = tools("walk")
-    assert walk.PICTURE.read_text(encoding="utf-8") == walk.draw(), "run `python tools/walk.py`"
+    assert walk.PICTURE.read_text(encoding="utf-8") == walk.draw(walk.walk()), "run `python tools/walk.py`"
+
+
+def test_a_stage_that_no_row_passes_is_an_error(tools, monkeypatch):
+    walk = tools("walk")
+    monkeypatch.setattr(walk, "STAGES", (walk.STAGES[0], ("nothing", walk.draw)))
+    with pytest.raises(ValueError, match="no row passes walk:draw"):
+        walk.walk()
+    monkeypatch.setattr(walk, "STAGES", (walk.STAGES[1], walk.STAGES[0]))
+    with pytest.raises(ValueError, match=r"in another order: .*'selector:ModifierSelector.fit', 'data"):
+        walk.walk()
 
 
 def test_every_place_that_contributing_names_is_there():

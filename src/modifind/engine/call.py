@@ -43,12 +43,12 @@ def read_call(
         A setting or an argument has no meaning.
     """
     check_params(params)
-    found = assign_roles(*table, **columns, propensity=params["propensity"])
-    more = getattr(found["X"], "more", ())
-    rows = {"strata": found.get("strata") is not None or "strata" in more, "by_row": "propensity" in more}
-    check_design(params["design"], found["propensity"], **rows)
-    params = params | {"propensity": found.pop("propensity")}
-    return params, Given(**found, treated=treated, reference=reference, arms=arms)
+    roles = assign_roles(*table, **columns, propensity=params["propensity"])
+    more = getattr(roles["X"], "more", ())
+    rows = {"strata": roles.get("strata") is not None or "strata" in more, "by_row": "propensity" in more}
+    check_design(params["design"], roles["propensity"], **rows)
+    params = params | {"propensity": roles.pop("propensity")}
+    return params, Given(**roles, treated=treated, reference=reference, arms=arms)
 
 
 def check_params(params: dict[str, Any]) -> None:

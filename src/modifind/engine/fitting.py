@@ -16,6 +16,7 @@ import numpy as np
 from modifind._threads import one_thread
 from modifind._warned import collected, warn
 from modifind._workers import WORKER_DIED, WorkerError, survivors
+from modifind.data.design import Design
 from modifind.engine.analysis import Analysis, UnitSeeds
 from modifind.engine.assemble import UNTESTED, Examined, Finding, TableFindings, warn_of_findings
 from modifind.engine.checkpoint import UNSAVED, Checkpoint
@@ -34,7 +35,6 @@ from modifind.engine.testing import Outcome, outcome_of
 from modifind.explain.attempts import described
 from modifind.explain.overview import Overview
 from modifind.nuisance.propensity.overlap import OverlapSums
-from modifind.nuisance.propensity.scores import FittedPropensity
 
 MAX_TASKS = 100
 
@@ -77,7 +77,7 @@ def fit_table(
             examined = steadied(analysis, examined)
         except KeyboardInterrupt:
             interrupted = True
-    findings = {k: analysis.unexplained(k, own, importance or {}) for k, own in examined.items()}
+    findings = {k: analysis.unexplained(k, of_unit, importance or {}) for k, of_unit in examined.items()}
     if not interrupted:
         explained, interrupted = _explained(analysis, examined, importance)
         findings |= explained
@@ -107,29 +107,29 @@ def _examined(
     """Distributions and, in memory, tests of all units; one that fails costs no other. And whether Ctrl-C came."""
     n_units = len(analysis.table.units)
     analysis.warn_silent()
-    found = dict(known)
-    left = {k: seeds for k, seeds in analysis.seeds.items() if k not in found}
+    examined_units = dict(known)
+    left = {k: seeds for k, seeds in analysis.seeds.items() if k not in examined_units}
     title = "Testing features" if analysis.table.whole else "Fitting distributions of features"
     try:
         for k, examined in _every_unit(analysis, title, _examine_units, checkpoint, left, n_units):
-            found[k] = Examined(failure=WORKER_DIED) if examined is None else examined
-            if not found[k].failure:
-                checkpoint.save_missing(k, found[k])
+            examined_units[k] = Examined(failure=WORKER_DIED) if examined is None else examined
+            if not examined_units[k].failure:
+                checkpoint.save_missing(k, examined_units[k])
     except KeyboardInterrupt:
-        found = {**checkpoint.load(), **found}  # workers may have saved more than they handed on
-        if not found:
+        examined_units = {**checkpoint.load(), **examined_units}  # workers may have saved more than they handed on
+        if not examined_units:
             raise
-        return found, True
-    if all(examined.failure for examined in found.values()):
-        raise WorkerError(f"no feature could be tested: {found[0].failure}")
-    return {k: found[k] for k in range(n_units)}, False
+        return examined_units, True
+    if all(examined.failure for examined in examined_units.values()):
+        raise WorkerError(f"no feature could be tested: {examined_units[0].failure}")
+    return {k: examined_units[k] for k in range(n_units)}, False
 
 
 def _examine_units(
     analysis: Analysis, checkpoint: Checkpoint, pairs: list[tuple[int, UnitSeeds]]
 ) -> list[tuple[int, Examined]]:
     """What is found of some units; warnings travel with each, and so does what went wrong."""
-    found = []
+    results = []
     for k, seeds in pairs:
         unit = analysis.table.units[k]
         try:
@@ -141,8 +141,8 @@ def _examine_units(
             examined = Examined(failure=failure_of(error, unit.name))
         if not examined.failure:
             checkpoint.save_here(k, examined)
-        found.append((k, examined))
-    return found
+        results.append((k, examined))
+    return results
 
 
 def _explained(
@@ -150,19 +150,19 @@ def _explained(
 ) -> tuple[dict[int, Finding], bool]:
     """Findings with explanations; Ctrl-C leaves the rest out, and tests are kept. And whether it came."""
     seeds, n_units = analysis.seeds, len(examined)
-    items = {k: (own, seeds[k]) for k, own in examined.items()}
-    found: dict[int, Finding] = {}
+    items = {k: (of_unit, seeds[k]) for k, of_unit in examined.items()}
+    findings: dict[int, Finding] = {}
     try:
         given = _explain_units, importance, items, n_units
         for k, finding in _every_unit(analysis, "Explaining features", *given):
             lost = analysis.unexplained(k, examined[k], importance or {}, WORKER_DIED)
-            found[k] = lost if finding is None else finding
+            findings[k] = lost if finding is None else finding
     except KeyboardInterrupt:
         warn(
-            f"interrupted: all features are tested, but {n_units - len(found)} of {n_units} not explained",
+            f"interrupted: all features are tested, but {n_units - len(findings)} of {n_units} not explained",
         )
-        return found, True
-    return found, False
+        return findings, True
+    return findings, False
 
 
 def _explain_units(
@@ -171,7 +171,7 @@ def _explain_units(
     pairs: list[tuple[int, tuple[Examined, UnitSeeds]]],
 ) -> list[tuple[int, Finding]]:
     """Units with their explanations; one that fails costs neither its test nor another's explanation."""
-    found = []
+    results = []
     for k, (examined, seeds) in pairs:
         try:
             with one_thread(), collected() as messages:
@@ -181,8 +181,8 @@ def _explain_units(
             raise  # those that the user has made errors
         except Exception as error:
             finding = analysis.unexplained(k, examined, importance or {}, described(error))
-        found.append((k, finding))
-    return found
+        results.append((k, finding))
+    return results
 
 
 def _tested_in_passes(
@@ -201,8 +201,8 @@ def _tested_in_passes(
     if analysis.analytic is None:
         tests = _resampled(analysis, pieces, plan, examined, sums)
     else:
-        tests = {k: _by_sums(analysis, own, sums.features[k]) for k, own in examined.items()}
-    examined = {k: replace(own, **_tested(tests[k])) for k, own in examined.items()}
+        tests = {k: _by_sums(analysis, of_unit, sums.features[k]) for k, of_unit in examined.items()}
+    examined = {k: replace(of_unit, **_tested(tests[k])) for k, of_unit in examined.items()}
     return examined, {m: values[m, OBSERVED] for m in plan.columns}, sums.overlap_of_clusters
 
 
@@ -248,22 +248,22 @@ def _resampled(
     analysis: Analysis, pieces: TablePieces, plan: Plan, examined: Mapping[int, Examined], sums: Sums
 ) -> dict[int, Outcome | str | None]:
     """Compare every feature of a longer table with resampled copies of it; the outcome, or why there is none."""
-    run, table, models, block = analysis.run, analysis.table, analysis.models, analysis.table.block
-    follows, features = run.statistic.follows_scores, {}
-    keys = table.stream(run, "features").generate_state(block.table.n_features, np.uint64).tolist()
-    places = {unit.members[0]: k for k, unit in enumerate(table.units)}
-    for m, k in places.items():
+    run, table, models = analysis.run, analysis.table, analysis.models
+    follows, columns = run.statistic.follows_scores, {}
+    keys = table.stream(run, "features").generate_state(table.block.table.n_features, np.uint64).tolist()
+    feature_of = {k: unit.members[0] for k, unit in enumerate(table.units)}
+    for k, m in feature_of.items():
         rule = examined[k].rule
         if rule is not None and m in plan.columns:
             values = models.propensity.profile_values(m) if follows else None
-            features[m] = plan.columns[m].resampled(rule, keys[m], follows=follows, profile=values)
+            columns[m] = plan.columns[m].resampled(rule, keys[m], follows=follows, profile=values)
     first = table.scored(models.propensity).part(np.arange(1)).nuisances
-    work = MeasuringPass(plan.scoring, models.prepared.at(first), features)
+    work = MeasuringPass(plan.scoring, models.prepared.at(first), columns)
     sizes = {m: size_of(column) for m, column in zip(plan.columns, sums.columns, strict=True)}
     with ProgressBar(run.progress) as advance:
         n_resamples, n_rows = run.max_resamples(len(table.units)), table.data.schema.n_rows
-        found = resampled_tests(pieces, work, run.test, n_resamples, n_rows, advance, sizes)
-    return {k: found.get(m, examined[k].failure or examined[k].outcome) for m, k in places.items()}
+        outcomes = resampled_tests(pieces, work, run.test, n_resamples, n_rows, advance, sizes)
+    return {k: outcomes.get(m, examined[k].failure or examined[k].outcome) for k, m in feature_of.items()}
 
 
 def _concluded(
@@ -287,7 +287,21 @@ def _concluded(
         overview = Overview.of(
             outcomes, analysis.explainer.importance.y_bandwidth, shown, units, data.schema.n_rows, seed
         )
-    randomised = design_of(run, data).randomised
+    design, outcome_name = design_of(run, data), data.recorded.get("outcome_name")
+    columns = review_columns(
+        propensity,
+        block.y,
+        randomised=design.randomised,
+        population=run.population,
+        clusters=block.clusters,
+        outcome_name=outcome_name,
+        positive=run.outcome_transform == "log",
+        levels=data.outside,
+    )
+    settings = _recorded(analysis, design)
+    if design.randomised:
+        tested = {block.table.names[m] for unit in units for m in unit.members}
+        settings |= baseline_settings(columns, block.table, outcome_name, tested)
     return TableFindings(
         names=names,
         kinds=[unit.kind(block.table) for unit in units],
@@ -296,27 +310,18 @@ def _concluded(
         overlap=overlap.overlap(propensity),
         overview=overview,
         score_histogram=overlap.score_histogram(),
-        columns=review_columns(
-            propensity,
-            block.y,
-            randomised=randomised,
-            population=run.population,
-            clusters=block.clusters,
-            outcome_name=data.recorded.get("outcome_name"),
-            positive=run.outcome_transform == "log",
-            levels=data.outside,
-        ),
+        columns=columns,
         columns_in=data.columns_in,
-        settings=_recorded(analysis, randomised=randomised),
+        settings=settings,
         interrupted=interrupted,
     )
 
 
-def _recorded(analysis: Analysis, *, randomised: bool) -> dict[str, Any]:
+def _recorded(analysis: Analysis, design: Design) -> dict[str, Any]:
     """What a result records beyond the selector's arguments."""
     run, table, models, outcomes = analysis.run, analysis.table, analysis.models, analysis.explainer.outcomes
     data, schema, block = table.data, table.data.schema, table.block
-    known, n_explained, n_units = data.recorded, outcomes.rows.size, len(table.units)
+    n_explained, n_units = outcomes.rows.size, len(table.units)
     kind = run.family(block.y, block.treatment).kind
     n_resamples = run.max_resamples(n_units)
     needed = run.test.needed_resamples(n_units, run.alpha, run.adjust) if n_resamples else 0
@@ -325,32 +330,12 @@ def _recorded(analysis: Analysis, *, randomised: bool) -> dict[str, Any]:
         "n_resamples_needed": needed,
         "model": getattr(models.prepared, "description", None),
         **data_settings(schema.arm_labels, schema.n_rows, schema.n_treated, models.propensity, run.seed),
-        **known,
-        "design": design_settings(design_of(run, data), models.propensity.raw),
-        "null_hypothesis": null_hypothesis(
-            run.statistic,
-            run.sampler,
-            adjusted="adjust_for" in known,
-            strata="n_strata" in known,
-            groups=bool(run.feature_groups),
-            kind=kind,
-            effect_scale=run.effect_scale,
-        ),
+        **data.recorded,
+        "design": design_settings(design, models.propensity.raw),
+        "null_hypothesis": null_hypothesis(run, kind, data.recorded),
         "outcome_kind": kind,
         **group_settings(run.feature_groups, block.table, table.units),
         **({"outcome_levels": True} if outcomes.levels else {}),
         **({"n_explained_rows": n_explained} if n_explained < schema.n_rows else {}),
-        **_baseline(table, models.propensity, randomised=randomised),
         **({} if table.repeated is None else {"repeated_rows": table.repeated.settings}),
     }
-
-
-def _baseline(table: PreparedTable, propensity: FittedPropensity, *, randomised: bool) -> dict[str, Any]:
-    """What is recorded of tested columns that are called like the outcome before the treatment."""
-    return baseline_settings(
-        propensity,
-        randomised=randomised,
-        tested=[table.block.table.names[m] for unit in table.units for m in unit.members],
-        clusters=table.block.clusters,
-        outcome_name=table.data.recorded.get("outcome_name"),
-    )

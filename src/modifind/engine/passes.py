@@ -63,10 +63,10 @@ class FirstPassSums:
 
     def sample(self) -> tuple[NDArray[np.int64], Piece]:
         """The rows kept, in their order, with their numbers."""
-        parts = [part for part in self.parts if part[0].size]
-        if len(parts) == 1:
-            return parts[0][0], replace(parts[0][1], start=0)
-        return np.concatenate([numbers for numbers, _ in parts]), joined([piece for _, piece in parts])
+        numbers, pieces = zip(*((numbers, piece) for numbers, piece in self.parts if numbers.size), strict=True)
+        if len(pieces) == 1:
+            return numbers[0], replace(pieces[0], start=0)
+        return np.concatenate(numbers), joined(list(pieces))
 
 
 class TablePieces(Protocol):

@@ -1,9 +1,9 @@
 """Placebo treatments: the same analysis of the same table with a treatment that does nothing.
 
-The treatment is drawn anew as it was given in the first place: by a known probability, by the shares within strata, by
-clusters where whole ones were treated, or by the fitted scores. Everything is refitted, and whatever is then found is
-false. Where nothing but chance is at work, a selection at level alpha finds something in at most a share alpha of such
-runs (with "bh", "by", "holm" and "bonferroni"; with "none" in as many as single tests of all features do).
+The treatment is drawn again as it was assigned: by a known probability, by the shares within strata, by clusters where
+whole clusters were treated, or by the fitted scores. Everything is refitted, and whatever is then found is false. Where
+nothing but chance is at work, a selection at level alpha finds something in at most a share alpha of such runs (with
+"bh", "by", "holm" and "bonferroni"; with "none" in as many as single tests of all features do).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from modifind.inference import adjust_p_values
 from modifind.result.placebo_result import PlaceboResult
 
 STREAM = 8  # of the seed: apart from what the fit itself draws
-MOST_DRAWS = 100
+MAX_DRAWS = 100
 
 
 @dataclass(frozen=True)
@@ -97,20 +97,20 @@ class Assignment:
         first = np.unique(self.units, return_index=True)[1]
         sizes = np.bincount(self.units)
         chances = np.bincount(self.units, self.scores) / sizes
-        for _ in range(MOST_DRAWS):
+        for _ in range(MAX_DRAWS):
             if self.strata is None:
-                own = (rng.random(first.size) < chances).astype(np.int64)
+                of_units = (rng.random(first.size) < chances).astype(np.int64)
             else:
-                own = self.arms[first].copy()
+                of_units = self.arms[first].copy()
                 for stratum in np.unique(self.strata):
                     inside = np.flatnonzero(self.strata[first] == stratum)
-                    own[inside] = rng.permutation(own[inside])
-            drawn = own[self.units]
+                    of_units[inside] = rng.permutation(of_units[inside])
+            drawn = of_units[self.units]
             if min(drawn.sum(), drawn.size - drawn.sum()) >= MIN_ARM_ROWS:
                 return drawn
         raise ValueError(
             f"a placebo treatment by these scores leaves fewer than {MIN_ARM_ROWS} rows in an arm in each of "
-            f"{MOST_DRAWS} draws; scores nearer to one half are needed"
+            f"{MAX_DRAWS} draws; scores nearer to one half are needed"
         )
 
 
@@ -150,49 +150,45 @@ def run_placebos(
     quiet = replace(fit, n_jobs=1, progress=False, explain=False)
     labels = tuple(f"placebo {k + 1}" for k in range(n)) if checkpoint.folder else ()
     saved = replace(checkpoint, names=labels, kind="placebo", holds=PlaceboRun)
-    found: dict[int, PlaceboRun] = saved.load()
-    left = {k: own for k, own in enumerate(seeds) if k not in found}
-    failed: dict[int, str] = {}
+    runs: dict[int, PlaceboRun] = saved.load()
+    left = {k: run_seed for k, run_seed in enumerate(seeds) if k not in runs}
+    failures: dict[int, str] = {}
     interrupted = False
     results = survivors(_run_some, (quiet, reading, first_pass.sample, assignment), left, fit.n_jobs, most_tasks=n)
     try:
         with ProgressBar(fit.progress, "Placebo treatments") as advance, closing(results):
-            advance(len(found), n)
+            advance(len(runs), n)
             for k, run in results:
                 if isinstance(run, PlaceboRun):
-                    found[k] = run
+                    runs[k] = run
                     saved.save(k, run)
                 else:
-                    failed[k] = run or WORKER_DIED
-                advance(len(found) + len(failed), n)
+                    failures[k] = run or WORKER_DIED
+                advance(len(runs) + len(failures), n)
     except KeyboardInterrupt:
         interrupted = True
-    _tell_failed(list(failed.values()), n, raises=not (found or interrupted))
-    names = tuple(unit.name for unit in table.units)
-    return _result(fit, names, n, found, assignment.described), interrupted
-
-
-def _tell_failed(reasons: list[str], n: int, *, raises: bool) -> None:
-    """Say of how many runs there is nothing, and why."""
-    if reasons and raises:
+    reasons = list(failures.values())
+    if reasons and not (runs or interrupted):
         raise ValueError(reasons[0])
     if reasons:
-        told = f"{len(reasons)} of {counted(n, 'placebo treatment')} could not be analysed"
-        warn(f"{told}: {'; '.join(dict.fromkeys(reasons))}")
+        failed = f"{len(reasons)} of {counted(n, 'placebo treatment')} could not be analysed"
+        warn(f"{failed}: {'; '.join(dict.fromkeys(reasons))}")
+    names = tuple(unit.name for unit in table.units)
+    return _result(fit, names, n, runs, assignment.described), interrupted
 
 
 def _result(
     fit: RunSettings, names: tuple[str, ...], n: int, found: dict[int, PlaceboRun], described: str
 ) -> PlaceboResult:
-    """What the runs found, of which there were to be `n`."""
+    """The table of the runs, of which there were to be `n`."""
     runs = sorted(found)
-    p_values = [found[k].p_values for k in runs]
-    selected = [adjust_p_values(own, fit.adjust) <= fit.alpha for own in p_values]
+    p_values = np.array([found[k].p_values for k in runs], dtype=np.float64).reshape(len(runs), len(names))
+    selected = [adjust_p_values(of_run, fit.adjust) <= fit.alpha for of_run in p_values]
     table = pd.DataFrame(
         {
             "run": np.repeat(np.array(runs, dtype=np.int64) + 1, len(names)),
             "feature": np.tile(np.array(names, dtype=object), len(runs)),
-            "p_value": np.array(p_values, dtype=np.float64).ravel(),
+            "p_value": p_values.ravel(),
             "selected": np.array(selected, dtype=bool).ravel(),
         }
     )
@@ -217,14 +213,14 @@ def _run_one(
     draw_seed, fit_seed = seed.spawn(2)
     arms = assignment.draw(np.random.default_rng(draw_seed))
     drawn = replace(sample, treatment=pd.Series(arms, index=sample.X.index, name=sample.treatment.name))
-    own = replace(fit, seed=int(fit_seed.generate_state(1, np.uint64)[0]))
+    refit = replace(fit, seed=int(fit_seed.generate_state(1, np.uint64)[0]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            data = read_for(own, replace(reading, treated=1), reading.at_once(drawn))
-            found = fit_table(own, PreparedTable.of(own, data))
+            data = read_for(refit, replace(reading, treated=1), reading.at_once(drawn))
+            result = fit_table(refit, PreparedTable.of(refit, data))
         except (ValueError, np.linalg.LinAlgError) as error:
             return str(error)
-    if found.interrupted:
+    if result.interrupted:
         raise KeyboardInterrupt
-    return PlaceboRun(np.array([1.0 if f.outcome is None else f.outcome.p_value for f in found.findings]))
+    return PlaceboRun(np.array([finding.p_value for finding in result.findings]))

@@ -1,4 +1,4 @@
-"""What every worker needs to know of a longer table, and what it makes of a piece of it."""
+"""The sums over a longer table: what workers are sent, and what they add up over a piece."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Plan:
-    """Fitted nuisance models and where features are looked at.
+    """Fitted models that workers need to add up rows.
 
     Attributes
     ----------
@@ -94,7 +94,8 @@ class Plan:
         each = zip(self.units, self.rules, strict=True)
         features = tuple(_unit_sums(unit, rule, rows, statistic) for unit, rule in each)
         importance = self.importance.at(given)
-        columns = tuple(importance.sums(next(own.columns(rows, [OBSERVED]))) for own in self.columns.values())
+        measured = self.columns.values()
+        columns = tuple(importance.sums(next(column.columns(rows, [OBSERVED]))) for column in measured)
         beyond = None
         if not block.clusters.of_rows:
             residual = block.weights.times(block.treatment - rows.propensity.raw)

@@ -1,4 +1,4 @@
-"""What a run puts on record: its seed, settings, versions and warnings."""
+"""What a result records of its run: the seed, settings, versions and the reasons of failures."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import platform
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -19,17 +20,11 @@ from modifind.data.containers import is_distributed
 from modifind.data.design import Design
 from modifind.data.feature_groups import Unit, column_kinds
 from modifind.data.feature_matrix import AlsoDiscrete, FeatureTable
+from modifind.engine.run import RunSettings
 from modifind.explain.attempts import described
-from modifind.nuisance.conditional import BaseSampler
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.result.effect_names import effect_name
-from modifind.statistics import Statistic
 
-GIVEN_OTHERS = " given the other features"
-GIVEN_ADJUSTED = " and what is adjusted for"
-GIVEN_STRATUM = " and the stratum"
-GIVEN_TREATMENT = " and the treatment"
-GIVEN_GROUPS = " (the columns of a group counting as one feature)"
 # The seed is recorded as such; the others change nothing.
 UNRECORDED = ("random_state", "progress", "n_jobs", "checkpoint", "placebo_runs")
 
@@ -74,31 +69,21 @@ def design_settings(design: Design, scores: Array) -> dict[str, Any]:
     return {"randomised": design.randomised, "said": design.said, "chance": design.chance, **share}
 
 
-def null_hypothesis(
-    statistic: Statistic,
-    sampler: BaseSampler,
-    *,
-    adjusted: bool,
-    strata: bool,
-    groups: bool,
-    kind: str = "numeric",
-    effect_scale: str = "difference",
-) -> str:
-    """What the p-values are about, in words."""
-    on_treatment = statistic.resamples and getattr(sampler, "condition_on_treatment", True)
-    compared = statistic.null_hypothesis
-    if effect_scale != "difference":
-        compared = f"the {effect_name(kind, effect_scale)} between the arms does not depend on the feature"
+def null_hypothesis(run: RunSettings, kind: str, recorded: Mapping[str, Any]) -> str:
+    """What the p-values are about, in words, for an outcome of a kind and what else a result records."""
+    compared = run.statistic.null_hypothesis
+    if run.effect_scale != "difference":
+        compared = f"the {effect_name(kind, run.effect_scale)} between the arms does not depend on the feature"
         if kind == "amount":
             compared = "the arms' risk ratio of any and ratio of amounts above zero do not depend on the feature"
-    return (
-        compared
-        + GIVEN_OTHERS
-        + GIVEN_ADJUSTED * adjusted
-        + GIVEN_STRATUM * strata
-        + GIVEN_TREATMENT * on_treatment
-        + GIVEN_GROUPS * groups
-    )
+    conditions = {
+        " given the other features": True,
+        " and what is adjusted for": "adjust_for" in recorded,
+        " and the stratum": "n_strata" in recorded,
+        " and the treatment": run.statistic.resamples and getattr(run.sampler, "condition_on_treatment", True),
+        " (the columns of a group counting as one feature)": bool(run.feature_groups),
+    }
+    return compared + "".join(text for text, holds in conditions.items() if holds)
 
 
 def group_settings(
@@ -129,20 +114,22 @@ def readable(value: Any) -> Any:
 
 
 def stable_repr(value: Any, depth: int = 3) -> str:
-    """An object in words; one whose own words are but its place in memory is told by its class and what it holds."""
+    """An object as text that is the same in every process: without addresses in memory, by its class and attributes."""
     code = getattr(value, "__code__", None)
     if code is not None:
         digest = hashlib.sha256(code.co_code + repr((code.co_consts, code.co_names)).encode()).hexdigest()[:12]
         return f"{value.__qualname__} {digest}"
     if isinstance(value, np.ndarray | pd.Series | pd.DataFrame):
         return f"array {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:12]}"
-    shown = repr(value)
-    if " at 0x" not in shown or depth == 0:
-        return shown
+    text = repr(value)
+    if " at 0x" not in text or depth == 0:
+        return text
     if isinstance(value, list | tuple):
         return f"[{', '.join(stable_repr(item, depth - 1) for item in value)}]"
     held = vars(value) if hasattr(value, "__dict__") else {}
-    return f"{type(value).__name__}({', '.join(f'{name}={stable_repr(own, depth - 1)}' for name, own in held.items())})"
+    return (
+        f"{type(value).__name__}({', '.join(f'{name}={stable_repr(item, depth - 1)}' for name, item in held.items())})"
+    )
 
 
 def installed_versions() -> dict[str, str]:
@@ -152,13 +139,11 @@ def installed_versions() -> dict[str, str]:
 
 @cache
 def _versions() -> dict[str, str]:
-    found = {"modifind": __version__, "python": platform.python_version()}
+    versions = {"modifind": __version__, "python": platform.python_version()}
     for name in ("numpy", "scipy", "scikit-learn", "pandas", "torch"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
 
 
 def failure_of(error: Exception, name: str) -> str:

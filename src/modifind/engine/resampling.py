@@ -1,13 +1,16 @@
-"""Conditional randomisation tests: a statistic of a column beside those of resampled copies of it.
+"""Conditional randomisation tests: the statistic of a feature compared with those of resampled copies of it.
 
-Rows of a table in memory are measured at once. Of a longer table a value takes a pass over the rows for each of the
-sums that the statistic is made of, see `SummedStatistic`; columns take their passes together.
+For a table in memory the statistic is computed at once. For a longer table it takes a pass over the rows for each of
+the sums that it is made of, see `SummedStatistic`; all columns share their passes.
 """
 
 from __future__ import annotations
 
+import operator
+import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -31,7 +34,7 @@ from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.statistics.contract import Column, PreparedStatistic, Statistic, SummedStatistic, called
 from modifind.statistics.prepared_wcmmd import PreparedWCMMD
 
-FIRST_BATCH, MOST_BATCH = 25, 100  # resamples of a feature at a time
+FIRST_BATCH, MAX_BATCH = 25, 100  # resamples of a feature at a time
 NOTHING_RESAMPLED = CRTOutcome(0.0, 1.0, 0, 0)  # of a feature that is the same in all rows of the sample
 BATCH_BYTES = 2**25  # of the sums that are under way
 TIE = 1e-10  # relative difference of two statistics that only rounding keeps apart
@@ -74,10 +77,10 @@ class ResamplingTest:
         def statistic(values: Array) -> float:
             # The data and its resamples are scored by the same function, which is what makes them comparable.
             followed = self.propensity.scores if profile is None else profile(values)
-            found = np.asarray(self.prepared.value(Column(feature, values, followed, levels, bandwidth)), dtype=float)
-            if found.ndim:
-                raise ValueError(f"{called(self.statistic)}: value must be a number; found shape {found.shape}")
-            return float(found)
+            value = np.asarray(self.prepared.value(Column(feature, values, followed, levels, bandwidth)), dtype=float)
+            if value.ndim:
+                raise ValueError(f"{called(self.statistic)}: value must be a number; found shape {value.shape}")
+            return float(value)
 
         observed = statistic(self.table.values[:, feature])
         if not np.isfinite(observed):
@@ -116,17 +119,8 @@ class ResamplingTest:
 
 
 def size_of(sums: Any) -> int:
-    """Bytes that sums take, about: those of their arrays."""
-    if isinstance(sums, np.ndarray):
-        return sums.nbytes
-    parts: Iterable[Any] = ()
-    if isinstance(sums, Mapping):
-        parts = sums.values()
-    elif isinstance(sums, list | tuple):
-        parts = sums
-    elif is_dataclass(sums):
-        parts = (getattr(sums, own.name) for own in fields(sums))
-    return 64 + sum(map(size_of, parts))
+    """Bytes that sums take, about."""
+    return len(pickle.dumps(sums))
 
 
 @dataclass(frozen=True)
@@ -137,21 +131,21 @@ class PassSums:
     ----------
     n_rows : int
         Rows that were passed.
-    found : dict
+    columns : dict
         Sums by feature and number of the resample.
     failures : dict
         Why there are none, by feature.
     """
 
     n_rows: int
-    found: Mapping[Asked, Any]
+    columns: Mapping[Asked, Any]
     failures: Mapping[int, str] = field(default_factory=dict)
 
     def __add__(self, other: PassSums) -> PassSums:
         """The sums of both sets of rows."""
-        both = self.found.keys() & other.found.keys()  # a feature that failed for some rows has no sums of these
-        found = {asked: self.found[asked] + other.found[asked] for asked in sorted(both)}
-        return PassSums(self.n_rows + other.n_rows, found, {**other.failures, **self.failures})
+        both = self.columns.keys() & other.columns.keys()  # a feature that failed for some rows has no sums of these
+        columns = {asked: self.columns[asked] + other.columns[asked] for asked in sorted(both)}
+        return PassSums(self.n_rows + other.n_rows, columns, {**other.failures, **self.failures})
 
 
 @dataclass(frozen=True)
@@ -178,26 +172,21 @@ class MeasuringPass:
     def sums(self, piece: Piece) -> PassSums:
         """Sums over the rows of a piece, by one thread, in blocks that bound memory."""
         with one_thread():
-            total: PassSums | None = None
-            for rows in self.scoring.blocks(piece):
-                own = self._block_sums(rows)
-                total = own if total is None else total + own
-            assert total is not None
-            return total
+            return reduce(operator.add, map(self._block_sums, self.scoring.blocks(piece)))
 
     def _block_sums(self, rows: ScoredRows) -> PassSums:
         block = rows.block
         prepared = self.statistic.at(rows.nuisances)
-        found: dict[Asked, Any] = {}
+        sums: dict[Asked, Any] = {}
         failures: dict[int, str] = {}
-        for place, numbers in _by_feature(self.known).items():
+        for feature, numbers in _by_feature(self.known).items():
             try:
-                columns = self.features[place].columns(rows, numbers)
+                columns = self.features[feature].columns(rows, numbers)
                 for number, column in zip(numbers, columns, strict=True):
-                    found[place, number] = prepared.sums(column, self.known[place, number])
+                    sums[feature, number] = prepared.sums(column, self.known[feature, number])
             except Exception as error:
-                failures[place] = failure_of(error, block.table.names[place])
-        kept = {asked: own for asked, own in found.items() if asked[0] not in failures}
+                failures[feature] = failure_of(error, block.table.names[feature])
+        kept = {asked: of_column for asked, of_column in sums.items() if asked[0] not in failures}
         return PassSums(block.y.size, kept, failures)
 
 
@@ -263,7 +252,7 @@ def measure(
         total: PassSums = pieces.sums(replace(work, known=known), n_rows, advance, saved=False)
         failures |= total.failures
         left: dict[Asked, tuple[Any, ...]] = {}
-        for asked, sums in total.found.items():
+        for asked, sums in total.columns.items():
             passes = (*known[asked], sums)
             value = work.statistic.value_of(passes)
             if value is None:
@@ -290,7 +279,7 @@ def resampled_tests(
     Features are resampled in batches. Within one, resamples are looked at in their order, and a feature whose answer is
     known goes no further, as for a table in memory: nothing depends on the size of the batches.
     """
-    found: dict[int, CRTOutcome | str] = {}
+    outcomes: dict[int, CRTOutcome | str] = {}
     observed: dict[int, float] = {}
     state = dict.fromkeys(work.features, (0, 0))
     done, most = 0, FIRST_BATCH
@@ -301,20 +290,20 @@ def resampled_tests(
         first = [] if observed else [OBSERVED]
         known: dict[Asked, tuple[Any, ...]] = {(m, number): () for m in state for number in (*first, *numbers)}
         values, failures = measure(pieces, work, known, n_rows)
-        found |= failures
-        for m in [own for own in state if own not in failures]:
+        outcomes |= failures
+        for m in [feature for feature in state if feature not in failures]:
             observed.setdefault(m, values.get((m, OBSERVED), np.nan))
             if not np.isfinite(observed[m]):
-                found[m] = f"the statistic is {observed[m]} for the feature as observed; it must be finite"
+                outcomes[m] = f"the statistic is {observed[m]} for the feature as observed; it must be finite"
                 continue
             drawn = (_tied(values[m, number], observed[m]) for number in numbers)
             outcome, state[m] = test.looked_at(observed[m], drawn, n_resamples, state[m])
             if outcome is not None:
-                found[m] = outcome
-        state = {m: own for m, own in state.items() if m not in found}
-        done, most = done + len(numbers), MOST_BATCH
-        advance(len(found), len(work.features))
-    return found
+                outcomes[m] = outcome
+        state = {m: counts for m, counts in state.items() if m not in outcomes}
+        done, most = done + len(numbers), MAX_BATCH
+        advance(len(outcomes), len(work.features))
+    return outcomes
 
 
 def _tied(value: float, observed: float) -> float:

@@ -69,7 +69,7 @@ class ScoredRows:
         block, table = self.block, self.block.table.part(rows)
         arms, weights, clusters = block.treatment[rows], block.weights[rows], block.clusters[rows]
         scores = None if block.scores is None else block.scores[rows]
-        folds = tuple(own[rows] for own in self.folds)
+        folds = tuple(fold[rows] for fold in self.folds)
         propensity = self.propensity.at(table, arms, folds[0], self.propensity.raw[rows], weights)
         chosen = Block(0, table, block.y[rows], arms, scores, weights, clusters)
         return ScoredRows(chosen, folds, propensity, self.sampled[rows], self.n_folds, clusters.count)
@@ -99,8 +99,8 @@ class Scoring:
     def blocks(self, piece: Piece) -> Iterator[ScoredRows]:
         """The rows of a piece, some at a time."""
         for start in range(0, len(piece.X), BLOCK_ROWS):
-            part = piece.take(slice(start, start + BLOCK_ROWS))
-            block = self.schema.read(replace(part, start=piece.start + start))
+            rows = piece.take(slice(start, start + BLOCK_ROWS))
+            block = self.schema.read(replace(rows, start=piece.start + start))
             folds = tuple(self.rows.folds(block.numbers))
             if not block.clusters.of_rows:  # rows of a cluster share a fold
                 folds = tuple(of_clusters[block.clusters.codes] for of_clusters in self.cluster_folds)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
+from modifind._typing import Array
 from modifind._warned import warn
 from modifind.data.after_treatment import refuse_after_treatment
 from modifind.data.clusters import Clusters, cluster_folds, cluster_keys
@@ -43,8 +44,8 @@ Folds = tuple[NDArray[np.int64], ...]
 def seed_stream(seed: int, name: str, *, whole: bool = True) -> np.random.SeedSequence:
     """One of the children of the seed; sampler and statistic of a longer table share one."""
     names = STREAMS if whole else BLOCK_STREAMS
-    place = names.index(name if whole or name != "statistic" else "sampler")
-    return np.random.SeedSequence(seed).spawn(len(names))[place]
+    child = names.index(name if whole or name != "statistic" else "sampler")
+    return np.random.SeedSequence(seed).spawn(len(names))[child]
 
 
 @dataclass(frozen=True)
@@ -101,10 +102,10 @@ class PreparedTable:
         if block.clusters.of_rows:
             share = block.y.size / data.schema.n_rows
             repeated = find_repeated(table, known.followers, share) or find_copied(table, block.y, share)
-        found = cls(data, block, determined.features, within, folds, of_clusters, pieces, repeated)
+        prepared = cls(data, block, determined.features, within, folds, of_clusters, pieces, repeated)
         if not data.whole:
-            found._check_sample(run)
-        return found
+            prepared._check_sample(run)
+        return prepared
 
     @property
     def whole(self) -> bool:
@@ -290,10 +291,13 @@ def fit_scores(run: RunSettings, table: PreparedTable, seed: np.random.SeedSeque
     """Propensity scores of the rows at hand: known ones, the share of all rows or of the strata, or fitted ones."""
     model, n_folds, data, block = run.propensity, run.n_folds, table.data, table.block
     if design_of(run, data).chance == "observed":
-        return share_scores(model, data.schema.treated_share, block)
+        share = data.schema.treated_share
+        about = f"the observed share of treated rows, {share:.3g}, for every row"
+        return observed_scores(model, np.full(block.y.size, share), about, block)
     if data.schema.stratum_shares is not None and block.scores is not None:
         n_strata = len(data.schema.categories[-1] or ())
-        return stratum_scores(model, n_strata, block)
+        about = f"share of treated rows in each of {n_strata} strata (a saturated model, not cross-fitted)"
+        return observed_scores(model, block.scores, about, block)
     if block.scores is not None:
         model = PropensityModel(block.scores, cross_fit=model.cross_fit, clip=model.clip)
     given: dict[str, Any] = {"weights": block.weights, "clusters": block.clusters}
@@ -307,30 +311,15 @@ def fit_scores(run: RunSettings, table: PreparedTable, seed: np.random.SeedSeque
     return model.fit(block.table, block.treatment, n_folds=n_folds, seed=seed, **given)
 
 
-def share_scores(model: PropensityModel, share: float, block: Block) -> FittedPropensity:
-    """Scores of a trial whose ratio nobody passed: the share of its rows that is treated."""
+def observed_scores(model: PropensityModel, scores: Array, description: str, block: Block) -> FittedPropensity:
+    """Scores of a randomised treatment that are observed shares: of all rows, or of the rows of each stratum."""
     model.check()
     return FittedPropensity(
-        raw=np.full(block.y.size, share),
+        raw=scores,
         clip=model.clip,
         treatment=block.treatment,
         table=block.table,
-        description=f"the observed share of treated rows, {share:.3g}, for every row",
-        auc=0.5,
-        weights=block.weights,
-    )
-
-
-def stratum_scores(model: PropensityModel, n_strata: int, block: Block) -> FittedPropensity:
-    """Scores of a trial randomised within strata: the share of a stratum's rows that is treated."""
-    model.check()
-    assert block.scores is not None
-    return FittedPropensity(
-        raw=block.scores,
-        clip=model.clip,
-        treatment=block.treatment,
-        table=block.table,
-        description=f"share of treated rows in each of {n_strata} strata (a saturated model, not cross-fitted)",
-        auc=float(roc_auc_score(block.treatment, block.scores, sample_weight=block.weights.given)),
+        description=description,
+        auc=float(roc_auc_score(block.treatment, scores, sample_weight=block.weights.given)),
         weights=block.weights,
     )
