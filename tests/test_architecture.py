@@ -116,13 +116,17 @@ def test_the_picture_of_the_walk_shows_what_a_fit_does(tools):
     assert walk.PICTURE.read_text(encoding="utf-8") == walk.draw(walk.walk()), "run `python tools/walk.py`"
 
 
-def test_a_stage_that_no_row_passes_is_an_error(tools, monkeypatch):
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        (lambda walk: (walk.STAGES[0], ("nothing", walk.draw)), "no row passes walk:draw"),
+        (lambda walk: walk.STAGES[1::-1], r"in another order: \['selector:ModifierSelector.fit', 'data"),
+    ],
+)
+def test_a_stage_that_no_row_passes_in_its_place_is_an_error(tools, monkeypatch, stages, message):
     walk = tools("walk")
-    monkeypatch.setattr(walk, "STAGES", (walk.STAGES[0], ("nothing", walk.draw)))
-    with pytest.raises(ValueError, match="no row passes walk:draw"):
-        walk.walk()
-    monkeypatch.setattr(walk, "STAGES", (walk.STAGES[1], walk.STAGES[0]))
-    with pytest.raises(ValueError, match=r"in another order: .*'selector:ModifierSelector.fit', 'data"):
+    monkeypatch.setattr(walk, "STAGES", stages(walk))
+    with pytest.raises(ValueError, match=message):
         walk.walk()
 
 

@@ -16,7 +16,6 @@ from modifind.data.missing import check_missing, check_missing_outcome
 from modifind.data.population import check_population
 from modifind.data.roles import assign_roles
 from modifind.engine.parts import called, resolve_statistic, resolve_test
-from modifind.engine.placebo import check_runs
 from modifind.engine.reading import Given
 from modifind.statistics.families import check_family
 
@@ -76,6 +75,12 @@ def check_params(params: dict[str, Any]) -> None:
         raise ValueError(
             f"feature_groups need statistic='effect_likelihood'; {called(statistic)} looks at one column at a time"
         )
+
+
+def check_runs(n: Any, name: str = "n", least: int = 1) -> None:
+    """Refuse a number of runs that is none."""
+    if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, not {n!r}")
 
 
 def _check_scale(outcome: Any, effect_scale: Any, transform: Any) -> None:

@@ -17,6 +17,9 @@ from modifind._threads import one_thread
 from modifind._warned import collected, warn
 from modifind._workers import WORKER_DIED, WorkerError, survivors
 from modifind.data.design import Design
+from modifind.data.feature_groups import Unit
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.wording import named
 from modifind.engine.analysis import Analysis, UnitSeeds
 from modifind.engine.assemble import UNTESTED, Examined, Finding, TableFindings, warn_of_findings
 from modifind.engine.checkpoint import UNSAVED, Checkpoint
@@ -26,11 +29,18 @@ from modifind.engine.plan import Plan, Sums
 from modifind.engine.progress import ProgressBar
 from modifind.engine.record import data_settings, design_settings, failure_of, group_settings, null_hypothesis
 from modifind.engine.repeats import steadied
-from modifind.engine.resampling import MeasuringPass, check_sums, measure, measured_columns, resampled_tests, size_of
+from modifind.engine.resampling import (
+    OBSERVED,
+    MeasuringPass,
+    check_sums,
+    measure,
+    measured_columns,
+    resampled_tests,
+    size_of,
+)
 from modifind.engine.review import baseline_settings, review_columns
 from modifind.engine.run import RunSettings
-from modifind.engine.scored import OBSERVED
-from modifind.engine.table import PreparedTable, design_of, warn_constant_members
+from modifind.engine.table import PreparedTable, design_of
 from modifind.engine.testing import Outcome, outcome_of
 from modifind.explain.attempts import described
 from modifind.explain.overview import Overview
@@ -280,7 +290,7 @@ def _concluded(
     names = tuple(unit.name for unit in units)
     warn_of_findings(names, findings)
     untestable = {block.table.names[m] for m in table.copies} | data.left_out
-    untestable |= warn_constant_members(block.table, units)
+    untestable |= _warn_constant_members(block.table, units)
     overview = Overview()
     if run.explain and not interrupted:
         shown = block.table if outcomes.rows.size == block.y.size else block.table.part(outcomes.rows)
@@ -315,6 +325,14 @@ def _concluded(
         settings=settings,
         interrupted=interrupted,
     )
+
+
+def _warn_constant_members(table: FeatureTable, units: tuple[Unit, ...]) -> set[str]:
+    """Name the constant columns of groups in a warning; returns the groups that have no other."""
+    still = [table.names[m] for unit in units if unit.group for m in unit.members if table.is_constant(m)]
+    if still:
+        warn(f"constant columns cannot modify anything: {named(still)}")
+    return {unit.name for unit in units if unit.group and unit.is_constant(table)}
 
 
 def _recorded(analysis: Analysis, design: Design) -> dict[str, Any]:

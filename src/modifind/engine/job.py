@@ -27,7 +27,6 @@ from modifind.engine.parts import (
     Statistic,
     agreeing_sampler,
     called,
-    recorded_settings,
     resolve_propensity,
     resolve_statistic,
     resolve_test,
@@ -35,6 +34,7 @@ from modifind.engine.parts import (
 from modifind.engine.passes import LocalPieces, TablePieces, Unsaved
 from modifind.engine.placebo import run_placebos
 from modifind.engine.reading import Data, FirstPass, Given, Reading
+from modifind.engine.record import recorded_settings
 from modifind.engine.resuming import continued_pass, continued_tests, seed_of
 from modifind.engine.run import RunSettings
 from modifind.engine.table import PreparedTable, check_settings, read_for, refuse_later_columns, seed_stream

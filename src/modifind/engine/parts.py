@@ -6,7 +6,6 @@ from typing import Any
 
 from sklearn.base import BaseEstimator, clone
 
-from modifind.engine.record import UNRECORDED, readable
 from modifind.inference import ConditionalRandomizationTest, adjust_p_values
 from modifind.nuisance.conditional import BaseSampler, resolve_sampler
 from modifind.nuisance.propensity.scores import resolve_propensity
@@ -18,7 +17,6 @@ __all__ = [
     "Statistic",
     "agreeing_sampler",
     "called",
-    "recorded_settings",
     "resolve_propensity",
     "resolve_statistic",
     "resolve_test",
@@ -68,19 +66,3 @@ def agreeing_sampler(sampler: Any, statistic: Statistic, device: str | None) -> 
             raise ValueError("resample_weights='fixed' needs a sampler with condition_on_treatment=False")
         chosen.set_params(condition_on_treatment=False)
     return chosen
-
-
-def recorded_settings(
-    params: dict[str, Any], statistic: Statistic, sampler: BaseSampler, test: ConditionalRandomizationTest
-) -> dict[str, Any]:
-    """The selector's arguments as plain values; statistic, sampler and test with their settings."""
-    components = {"statistic": statistic, "sampler": sampler, "test": test}
-    shown: dict[str, Any] = {}
-    for name, value in params.items():
-        if name in components:
-            component = components[name]
-            values = component.get_params() if hasattr(component, "get_params") else vars(component)
-            shown[name] = {"class": type(component).__name__, **{k: readable(v) for k, v in values.items()}}
-        elif name not in UNRECORDED:
-            shown[name] = readable(value)
-    return shown

@@ -11,7 +11,6 @@ from __future__ import annotations
 import warnings
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -44,12 +43,6 @@ class PlaceboRun:
     """P-values of one run, in the order of the features."""
 
     p_values: Array
-
-
-def check_runs(n: Any, name: str = "n", least: int = 1) -> None:
-    """Refuse a number of runs that is none."""
-    if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, not {n!r}")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from modifind.data.pieces import Piece
 from modifind.data.summary import sum_of
 from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.engine.record import failure_of
-from modifind.engine.scored import OBSERVED, Measured, ScoredRows, Scoring
+from modifind.engine.resampling import OBSERVED, ColumnMeasure
+from modifind.engine.scored import ScoredRows, Scoring
 from modifind.engine.testing import UnitSums
 from modifind.nuisance.conditional import ConditionalRule
 from modifind.nuisance.conditional.joint import JointRule, rule_grid
@@ -72,7 +73,7 @@ class Plan:
         Distribution of each of these, None where it is not tested.
     importance : PreparedWCMMD
         What the importance of their columns is the value of, without rows.
-    columns : dict of Measured
+    columns : dict of ColumnMeasure
         How the columns are measured, by place.
     """
 
@@ -81,7 +82,7 @@ class Plan:
     units: tuple[Unit, ...]
     rules: tuple[ConditionalRule | JointRule | None, ...]
     importance: PreparedWCMMD
-    columns: dict[int, Measured]
+    columns: dict[int, ColumnMeasure]
 
     def sums(self, piece: Piece) -> Sums:
         """Sums over the rows of a piece, by one thread, in blocks that bound memory."""

@@ -22,8 +22,11 @@ from modifind.data.feature_groups import Unit, column_kinds
 from modifind.data.feature_matrix import AlsoDiscrete, FeatureTable
 from modifind.engine.run import RunSettings
 from modifind.explain.attempts import described
+from modifind.inference import ConditionalRandomizationTest
+from modifind.nuisance.conditional import BaseSampler
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.result.effect_names import effect_name
+from modifind.statistics import Statistic
 
 # The seed is recorded as such; the others change nothing.
 UNRECORDED = ("random_state", "progress", "n_jobs", "checkpoint", "placebo_runs")
@@ -42,6 +45,22 @@ def entropy_of(random_state: Any) -> int:
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31))
     raise ValueError(f"random_state must be an integer, a Generator or None, not {type(random_state).__name__}")
+
+
+def recorded_settings(
+    params: dict[str, Any], statistic: Statistic, sampler: BaseSampler, test: ConditionalRandomizationTest
+) -> dict[str, Any]:
+    """The selector's arguments as plain values; statistic, sampler and test with their settings."""
+    components = {"statistic": statistic, "sampler": sampler, "test": test}
+    shown: dict[str, Any] = {}
+    for name, value in params.items():
+        if name in components:
+            component = components[name]
+            values = component.get_params() if hasattr(component, "get_params") else vars(component)
+            shown[name] = {"class": type(component).__name__, **{k: readable(v) for k, v in values.items()}}
+        elif name not in UNRECORDED:
+            shown[name] = readable(value)
+    return shown
 
 
 def data_settings(

@@ -2,13 +2,15 @@
 
 For a table in memory the statistic is computed at once. For a longer table it takes a pass over the rows for each of
 the sums that it is made of, see `SummedStatistic`; all columns share their passes.
+Their resampled values follow from the seed, the feature, the number of the resample and the number of the row, so that
+they do not depend on how the table is cut and who works on it.
 """
 
 from __future__ import annotations
 
 import operator
 import pickle
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, TypeAlias, cast
@@ -20,15 +22,17 @@ from modifind._typing import Array
 from modifind.data.feature_groups import Unit
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.pieces import Piece
+from modifind.data.row_plan import row_uniforms, row_words
 from modifind.data.schema import Schema
 from modifind.data.weights import Weights
 from modifind.engine.passes import TablePieces
 from modifind.engine.progress import Progress
 from modifind.engine.record import failure_of
-from modifind.engine.scored import OBSERVED, Measured, ScoredRows, Scoring
+from modifind.engine.scored import ScoredRows, Scoring
 from modifind.explain.marginal import bandwidth_of
 from modifind.inference import ConditionalRandomizationTest, CRTOutcome
-from modifind.nuisance.conditional import Conditional
+from modifind.nuisance.conditional import Conditional, ConditionalRule
+from modifind.nuisance.conditional.grid import quantiles_of_rows
 from modifind.nuisance.propensity.profile import ScoreProfile
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.statistics.contract import Column, PreparedStatistic, Statistic, SummedStatistic, called
@@ -38,7 +42,64 @@ FIRST_BATCH, MAX_BATCH = 25, 100  # resamples of a feature at a time
 NOTHING_RESAMPLED = CRTOutcome(0.0, 1.0, 0, 0)  # of a feature that is the same in all rows of the sample
 BATCH_BYTES = 2**25  # of the sums that are under way
 TIE = 1e-10  # relative difference of two statistics that only rounding keeps apart
+MARGIN = 3.0  # bandwidths beyond the range of a feature that resampled values may reach
+OBSERVED = 0  # number of the column as it is; resamples are counted from 1
 Asked: TypeAlias = tuple[int, int]  # a feature, and the number of a resample
+
+
+@dataclass(frozen=True)
+class ColumnMeasure:
+    """How the columns of one feature are measured.
+
+    Attributes
+    ----------
+    feature, n_levels, bandwidth, limits
+        As of `Column`.
+    rule : ConditionalRule, optional
+        Distribution that it is resampled from; without one it is measured as it is, by the scores of the rows.
+    key : int
+        Random key of its resamples.
+    follows : bool
+        Whether scores follow resampled values.
+    profile : array, optional
+        Values that scores along it are a table of.
+    """
+
+    feature: int
+    n_levels: int
+    bandwidth: float
+    limits: tuple[float, float] | None
+    rule: ConditionalRule | None = None
+    key: int = 0
+    follows: bool = False
+    profile: Array | None = None
+
+    def resampled(self, rule: ConditionalRule, key: int, *, follows: bool, profile: Array | None) -> ColumnMeasure:
+        """The same for resampled columns too, whose values reach a little further."""
+        limits = None
+        if self.limits is not None:
+            limits = self.limits[0] - MARGIN * self.bandwidth, self.limits[1] + MARGIN * self.bandwidth
+        return replace(self, limits=limits, rule=rule, key=key, follows=follows, profile=profile)
+
+    def columns(self, rows: ScoredRows, numbers: list[int]) -> Iterator[Column]:
+        """The column as it is and resampled ones, by their numbers, for some rows."""
+        table, scores = rows.block.table, rows.propensity.scores
+        profile = rows.propensity.profile(self.feature, values=self.profile) if self.follows else None
+        for values in self._values(rows, numbers):
+            followed = scores if profile is None else profile(values)
+            yield Column(self.feature, values, followed, table.n_levels(self.feature), self.bandwidth, self.limits)
+
+    def _values(self, rows: ScoredRows, numbers: list[int]) -> Iterator[Array]:
+        block = rows.block
+        drawn: Iterator[Array] = iter(())
+        resamples = [number for number in numbers if number != OBSERVED]
+        if self.rule is not None and resamples:
+            conditional = self.rule.conditional(block.table, block.treatment, rows.folds[0])
+            keys = tuple(row_words(np.array(resamples), self.key).tolist())
+            values = quantiles_of_rows(conditional, row_uniforms(block.numbers, keys).T)
+            drawn = iter(values if self.limits is None or self.n_levels else np.clip(values, *self.limits))
+        for number in numbers:
+            yield block.table.values[:, self.feature] if number == OBSERVED else next(drawn)
 
 
 @dataclass(frozen=True)
@@ -158,7 +219,7 @@ class MeasuringPass:
         How pieces are read, and scores of their rows.
     statistic : SummedStatistic
         Without rows.
-    features : dict of Measured
+    features : dict of ColumnMeasure
         By place.
     known : dict
         Sums of earlier passes, by feature and number of the resample.
@@ -166,7 +227,7 @@ class MeasuringPass:
 
     scoring: Scoring
     statistic: SummedStatistic
-    features: Mapping[int, Measured]
+    features: Mapping[int, ColumnMeasure]
     known: Mapping[Asked, tuple[Any, ...]] = field(default_factory=dict)
 
     def sums(self, piece: Piece) -> PassSums:
@@ -202,11 +263,11 @@ def check_sums(statistic: Statistic, prepared: Any) -> None:
 
 def measured_columns(
     table: FeatureTable, schema: Schema, units: Sequence[tuple[Unit, np.random.SeedSequence]], weights: Weights
-) -> dict[int, Measured]:
+) -> dict[int, ColumnMeasure]:
     """How columns of seeded units that have more than one value are measured; bandwidths are those of the sample."""
     columns = ((m, seed) for unit, unit_seed in units for m, seed in unit.with_seeds(unit_seed))
     return {
-        m: Measured(
+        m: ColumnMeasure(
             m,
             table.n_levels(m),
             bandwidth_of(table, m, weights, seed),

@@ -13,10 +13,10 @@ from modifind.data.sources import has_row_scores
 from modifind.engine.assemble import Examined
 from modifind.engine.checkpoint import UNSAVED, Checkpoint, PassCheckpoint, SavedRun, open_folder, saved_seed
 from modifind.engine.fingerprint import row_digests, table_digests
-from modifind.engine.parts import Statistic, agreeing_sampler, recorded_settings
+from modifind.engine.parts import Statistic, agreeing_sampler
 from modifind.engine.passes import Unsaved
 from modifind.engine.reading import Data, Given
-from modifind.engine.record import entropy_of, readable
+from modifind.engine.record import entropy_of, readable, recorded_settings
 from modifind.engine.run import RunSettings
 from modifind.inference import ConditionalRandomizationTest
 from modifind.nuisance.propensity.scores import resolve_propensity

@@ -8,7 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind._typing import Array
+from modifind.data.feature_groups import Unit
+from modifind.data.feature_matrix import FeatureTable
 from modifind.data.outcome_scale import warn_of_one_row, warn_of_scale
+from modifind.data.wording import named
 from modifind.engine.progress import Progress
 from modifind.inference import ConditionalRandomizationTest
 from modifind.nuisance.conditional import BaseSampler
@@ -50,6 +53,23 @@ class RunSettings:
             warn_of_one_row(y)
             if isinstance(self.outcome, str) and (self.outcome, self.effect_scale) == ("auto", "difference"):
                 warn_of_scale(y)
+
+    def check_groups(self, table: FeatureTable, units: tuple[Unit, ...]) -> None:
+        """Refuse groups that have no distribution which the sampler can give."""
+        together = [unit for unit in units if len(unit.members) > 1]
+        if not any(unit.group for unit in units):
+            return
+        if not getattr(self.sampler, "learns", False):
+            raise ValueError(
+                f"{type(self.sampler).__name__} does not say that it learns from any columns (learns = True), which "
+                "feature_groups need; use another sampler or leave the groups out"
+            )
+        gaps = [table.names[m] for unit in together for m in unit.members if m in table.incomplete]
+        if gaps:
+            raise ValueError(
+                "feature_groups: continuous columns of a group must have no missing values, which there are in "
+                f"{named(gaps)}; fill them, use missing='drop', or leave the columns out of the group"
+            )
 
     def family(self, y: Array, arms: NDArray[np.int64]) -> Family:
         """What the outcome is, on the scale on which effects are compared."""

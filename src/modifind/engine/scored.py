@@ -1,8 +1,4 @@
-"""Rows of a table in pieces with their scores, and columns of them: as observed, or resampled.
-
-Resampled values follow from the seed, the feature, the number of the resample and the number of the row, so that they
-do not depend on how the table is cut and who works on it.
-"""
+"""Rows with their scores, and how those of a longer table are read and scored block by block."""
 
 from __future__ import annotations
 
@@ -12,19 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind._typing import Array
 from modifind.data.pieces import Block, Piece
-from modifind.data.row_plan import RowPlan, row_uniforms, row_words
+from modifind.data.row_plan import RowPlan
 from modifind.data.schema import Schema
-from modifind.nuisance.conditional import ConditionalRule
-from modifind.nuisance.conditional.grid import quantiles_of_rows
 from modifind.nuisance.propensity.scores import FittedPropensity
-from modifind.statistics.contract import Column, Nuisances
+from modifind.statistics.contract import Nuisances
 
 BLOCK_ROWS = 8192
-MARGIN = 3.0  # bandwidths beyond the range of a feature that resampled values may reach
 NO_SEED = np.random.SeedSequence(0)  # nothing is random once a statistic is prepared
-OBSERVED = 0  # number of the column as it is; resamples are counted from 1
 
 
 @dataclass(frozen=True)
@@ -107,58 +98,3 @@ class Scoring:
             scores = self.propensity.at(block.table, block.treatment, folds[0], block.scores, block.weights)
             sampled = self.rows.sampled(block.numbers)
             yield ScoredRows(block, folds, scores, sampled, self.rows.n_folds, self.schema.n_clusters)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """How the columns of one feature are measured.
-
-    Attributes
-    ----------
-    feature, n_levels, bandwidth, limits
-        As of `Column`.
-    rule : ConditionalRule, optional
-        Distribution that it is resampled from; without one it is measured as it is, by the scores of the rows.
-    key : int
-        Random key of its resamples.
-    follows : bool
-        Whether scores follow resampled values.
-    profile : array, optional
-        Values that scores along it are a table of.
-    """
-
-    feature: int
-    n_levels: int
-    bandwidth: float
-    limits: tuple[float, float] | None
-    rule: ConditionalRule | None = None
-    key: int = 0
-    follows: bool = False
-    profile: Array | None = None
-
-    def resampled(self, rule: ConditionalRule, key: int, *, follows: bool, profile: Array | None) -> Measured:
-        """The same for resampled columns too, whose values reach a little further."""
-        limits = None
-        if self.limits is not None:
-            limits = self.limits[0] - MARGIN * self.bandwidth, self.limits[1] + MARGIN * self.bandwidth
-        return replace(self, limits=limits, rule=rule, key=key, follows=follows, profile=profile)
-
-    def columns(self, rows: ScoredRows, numbers: list[int]) -> Iterator[Column]:
-        """The column as it is and resampled ones, by their numbers, for some rows."""
-        table, scores = rows.block.table, rows.propensity.scores
-        profile = rows.propensity.profile(self.feature, values=self.profile) if self.follows else None
-        for values in self._values(rows, numbers):
-            followed = scores if profile is None else profile(values)
-            yield Column(self.feature, values, followed, table.n_levels(self.feature), self.bandwidth, self.limits)
-
-    def _values(self, rows: ScoredRows, numbers: list[int]) -> Iterator[Array]:
-        block = rows.block
-        drawn: Iterator[Array] = iter(())
-        resamples = [number for number in numbers if number != OBSERVED]
-        if self.rule is not None and resamples:
-            conditional = self.rule.conditional(block.table, block.treatment, rows.folds[0])
-            keys = tuple(row_words(np.array(resamples), self.key).tolist())
-            values = quantiles_of_rows(conditional, row_uniforms(block.numbers, keys).T)
-            drawn = iter(values if self.limits is None or self.n_levels else np.clip(values, *self.limits))
-        for number in numbers:
-            yield block.table.values[:, self.feature] if number == OBSERVED else next(drawn)

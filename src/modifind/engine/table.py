@@ -17,7 +17,6 @@ from modifind.data.clusters import Clusters, cluster_folds, cluster_keys
 from modifind.data.design import Design
 from modifind.data.determined import find_determined
 from modifind.data.feature_groups import Unit
-from modifind.data.feature_matrix import FeatureTable
 from modifind.data.pieces import Block
 from modifind.data.repeated_rows import RepeatedRows, find_copied, find_repeated
 from modifind.data.strata import stratum_folds
@@ -28,7 +27,6 @@ from modifind.engine.passes import TablePieces
 from modifind.engine.reading import Data, FirstPass, Reading
 from modifind.engine.run import RunSettings
 from modifind.engine.scored import ScoredRows, Scoring
-from modifind.nuisance.conditional import BaseSampler
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel, arm_folds
 from modifind.statistics.contract import refuse_clusters, refuse_gaps
 from modifind.statistics.families import family_of
@@ -95,7 +93,7 @@ class PreparedTable:
             block = replace(block, clusters=clusters)
         if not block.weights.uniform and run.statistic.resamples:
             warn_resampled_weights()
-        check_groups(run.sampler, table, data.units)
+        run.check_groups(table, data.units)
         folds, of_clusters = _draw_folds(run, data, block)
         block = replace(block, clusters=block.clusters[:])  # those that a sample has no row of do not count
         repeated = None
@@ -204,32 +202,6 @@ def check_scores(run: RunSettings, data: Data) -> None:
         data.first_pass.sample.propensity is not None
     )  # otherwise scores are the shares of strata, if there are any
     (PropensityModel(data.block.scores) if by_row else run.propensity).check(data.arms.size)
-
-
-def check_groups(sampler: BaseSampler, table: FeatureTable, units: tuple[Unit, ...]) -> None:
-    """Refuse groups that have no distribution which the sampler can give."""
-    together = [unit for unit in units if len(unit.members) > 1]
-    if not any(unit.group for unit in units):
-        return
-    if not getattr(sampler, "learns", False):
-        raise ValueError(
-            f"{type(sampler).__name__} does not say that it learns from any columns (learns = True), which "
-            "feature_groups need; use another sampler or leave the groups out"
-        )
-    gaps = [table.names[m] for unit in together for m in unit.members if m in table.incomplete]
-    if gaps:
-        raise ValueError(
-            "feature_groups: continuous columns of a group must have no missing values, which there are in "
-            f"{named(gaps)}; fill them, use missing='drop', or leave the columns out of the group"
-        )
-
-
-def warn_constant_members(table: FeatureTable, units: tuple[Unit, ...]) -> set[str]:
-    """Name the constant columns of groups in a warning; returns the groups that have no other."""
-    still = [table.names[m] for unit in units if unit.group for m in unit.members if table.is_constant(m)]
-    if still:
-        warn(f"constant columns cannot modify anything: {named(still)}")
-    return {unit.name for unit in units if unit.group and unit.is_constant(table)}
 
 
 def _within_clusters(data: Data, determined: frozenset[int]) -> tuple[dict[int, NDArray[np.int64]], Clusters]:
