@@ -192,7 +192,7 @@ class Analysis:
         if still:
             warn(
                 f"{named(still)}: the same, or missing, in all rows that models are fitted to, so p-values are 1; "
-                "raise max_train_rows",
+                "raise max_train_rows"
             )
 
     @property

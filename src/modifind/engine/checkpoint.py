@@ -287,7 +287,7 @@ class Checkpoint:
         if damaged:
             warn(
                 f"checkpoint {self.folder}: {counted(len(damaged), 'damaged file')} not used, and done again: "
-                f"{', '.join(map(repr, damaged))}",
+                f"{', '.join(map(repr, damaged))}"
             )
         return records
 

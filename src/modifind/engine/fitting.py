@@ -96,12 +96,12 @@ def fit_table(
 
 
 def _every_unit(
-    analysis: Analysis, title: str, call: Callable[..., list[Any]], more: Any, items: Mapping[int, Any], total: int
+    analysis: Analysis, title: str, step: Callable[..., Any], shared: Any, items: Mapping[int, Any]
 ) -> Iterator[tuple[int, Any]]:
     """Results of a step for every unit as they come, by several processes; None where workers died over one."""
-    run = analysis.run
-    sent = replace(analysis, run=replace(run, progress=False))  # what is told of it may not be fit to be sent
-    results = survivors(call, (sent, more), items, run.n_jobs, most_tasks=MAX_TASKS)
+    run, total = analysis.run, len(analysis.table.units)
+    sent = replace(analysis, run=replace(run, progress=False))  # a callable may not be fit to be sent
+    results = survivors(_in_turn, (step, sent, shared), items, run.n_jobs, most_tasks=MAX_TASKS)
     with ProgressBar(run.progress, title) as advance, closing(results):
         done = total - len(items)
         advance(done, total)
@@ -111,48 +111,48 @@ def _every_unit(
             advance(done, total)
 
 
+def _in_turn(
+    step: Callable[..., Any], analysis: Analysis, shared: Any, pairs: list[tuple[int, Any]]
+) -> list[tuple[int, Any]]:
+    """Results of a step for some units, by one thread so that they do not depend on the number of workers."""
+    with one_thread():
+        return [(k, step(analysis, shared, k, item)) for k, item in pairs]
+
+
 def _examined(
     analysis: Analysis, checkpoint: Checkpoint, known: Mapping[int, Examined]
 ) -> tuple[dict[int, Examined], bool]:
     """Distributions and, in memory, tests of all units; one that fails costs no other. And whether Ctrl-C came."""
-    n_units = len(analysis.table.units)
     analysis.warn_silent()
-    examined_units = dict(known)
-    left = {k: seeds for k, seeds in analysis.seeds.items() if k not in examined_units}
+    of_units = dict(known)
+    left = {k: seeds for k, seeds in analysis.seeds.items() if k not in known}
     title = "Testing features" if analysis.table.whole else "Fitting distributions of features"
     try:
-        for k, examined in _every_unit(analysis, title, _examine_units, checkpoint, left, n_units):
-            examined_units[k] = Examined(failure=WORKER_DIED) if examined is None else examined
-            if not examined_units[k].failure:
-                checkpoint.save_missing(k, examined_units[k])
+        for k, examined in _every_unit(analysis, title, _examine, checkpoint, left):
+            of_units[k] = examined or Examined(failure=WORKER_DIED)
+            if not of_units[k].failure:
+                checkpoint.save_missing(k, of_units[k])
     except KeyboardInterrupt:
-        examined_units = {**checkpoint.load(), **examined_units}  # workers may have saved more than they handed on
-        if not examined_units:
+        of_units = {**checkpoint.load(), **of_units}  # workers may have saved more than they handed on
+        if not of_units:
             raise
-        return examined_units, True
-    if all(examined.failure for examined in examined_units.values()):
-        raise WorkerError(f"no feature could be tested: {examined_units[0].failure}")
-    return {k: examined_units[k] for k in range(n_units)}, False
+        return of_units, True
+    if all(examined.failure for examined in of_units.values()):
+        raise WorkerError(f"no feature could be tested: {of_units[0].failure}")
+    return dict(sorted(of_units.items())), False
 
 
-def _examine_units(
-    analysis: Analysis, checkpoint: Checkpoint, pairs: list[tuple[int, UnitSeeds]]
-) -> list[tuple[int, Examined]]:
-    """What is found of some units; warnings travel with each, and so does what went wrong."""
-    results = []
-    for k, seeds in pairs:
-        unit = analysis.table.units[k]
-        try:
-            # One thread, so that results do not depend on how many workers there are.
-            with one_thread(), collected() as messages:
-                examined = analysis.examine(unit, seeds)
-            examined = replace(examined, messages=tuple(messages))
-        except Exception as error:
-            examined = Examined(failure=failure_of(error, unit.name))
-        if not examined.failure:
-            checkpoint.save_here(k, examined)
-        results.append((k, examined))
-    return results
+def _examine(analysis: Analysis, checkpoint: Checkpoint, k: int, seeds: UnitSeeds) -> Examined:
+    """What is found of a unit, with the warnings or the error that came of it."""
+    unit = analysis.table.units[k]
+    try:
+        with collected() as messages:
+            examined = analysis.examine(unit, seeds)
+    except Exception as error:
+        return Examined(failure=failure_of(error, unit.name))
+    examined = replace(examined, messages=tuple(messages))
+    checkpoint.save_here(k, examined)
+    return examined
 
 
 def _explained(
@@ -163,36 +163,27 @@ def _explained(
     items = {k: (of_unit, seeds[k]) for k, of_unit in examined.items()}
     findings: dict[int, Finding] = {}
     try:
-        given = _explain_units, importance, items, n_units
-        for k, finding in _every_unit(analysis, "Explaining features", *given):
-            lost = analysis.unexplained(k, examined[k], importance or {}, WORKER_DIED)
-            findings[k] = lost if finding is None else finding
+        for k, finding in _every_unit(analysis, "Explaining features", _explain, importance, items):
+            findings[k] = finding or analysis.unexplained(k, examined[k], importance or {}, WORKER_DIED)
     except KeyboardInterrupt:
-        warn(
-            f"interrupted: all features are tested, but {n_units - len(findings)} of {n_units} not explained",
-        )
+        warn(f"interrupted: all features are tested, but {n_units - len(findings)} of {n_units} not explained")
         return findings, True
     return findings, False
 
 
-def _explain_units(
-    analysis: Analysis,
-    importance: Mapping[int, float] | None,
-    pairs: list[tuple[int, tuple[Examined, UnitSeeds]]],
-) -> list[tuple[int, Finding]]:
-    """Units with their explanations; one that fails costs neither its test nor another's explanation."""
-    results = []
-    for k, (examined, seeds) in pairs:
-        try:
-            with one_thread(), collected() as messages:
-                finding = analysis.explained(analysis.table.units[k], seeds, examined, importance)
-            finding = replace(finding, messages=(*examined.messages, *messages))
-        except Warning:
-            raise  # those that the user has made errors
-        except Exception as error:
-            finding = analysis.unexplained(k, examined, importance or {}, described(error))
-        results.append((k, finding))
-    return results
+def _explain(
+    analysis: Analysis, importance: Mapping[int, float] | None, k: int, item: tuple[Examined, UnitSeeds]
+) -> Finding:
+    """A unit with its explanation; one that fails costs neither its test nor another's explanation."""
+    examined, seeds = item
+    try:
+        with collected() as messages:
+            finding = analysis.explained(analysis.table.units[k], seeds, examined, importance)
+    except Warning:
+        raise  # those that the user has made errors
+    except Exception as error:
+        return analysis.unexplained(k, examined, importance or {}, described(error))
+    return replace(finding, messages=(*examined.messages, *messages))
 
 
 def _tested_in_passes(
