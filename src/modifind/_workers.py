@@ -258,7 +258,7 @@ def _workers(n_jobs: int | None, shared: bool, ordered: bool, singly: bool) -> P
 
 
 def _stop(results: Any) -> None:
-    """End what is still under way, without joblib's warning that it was."""
+    """Cancel the calls that are left, without joblib's warning that there were some."""
     if hasattr(results, "close"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -273,7 +273,7 @@ def survivors(
     *,
     most_tasks: int,
 ) -> Generator[tuple[int, Found | None], None, None]:
-    """Results of all items in no order, whoever dies over one of them.
+    """Results of all items in no particular order, even if workers die over some of them.
 
     When a worker dies, the items that may have been in work are done again, one at a time by a worker of their own; one
     that three workers died over has no result. Then the others go on together.

@@ -1,4 +1,4 @@
-"""Features looked at alone, for selectors that test them in a way of their own."""
+"""Features explained without being tested, for selectors that have tests of their own."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def views_alone(
 
 
 def results_alone(calls: Iterable[tuple[Any, ...]], n_jobs: int | None, *, doing: str) -> list[Any]:
-    """Results of calls, functions with their arguments, whose warnings are handed on."""
+    """Results of calls (functions with their arguments), made by several processes; their warnings are passed on."""
     results = list(results_of([delayed(_alone)(*call) for call in calls], n_jobs, doing=doing))
     warn_once(message for _, messages in results for message in messages)
     return [value for value, _ in results]

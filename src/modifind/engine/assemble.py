@@ -1,4 +1,4 @@
-"""What a run finds of every feature, and the result that is made of it."""
+"""The findings of a run about every feature, and the result that is made of them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Views = Mapping[str, Mapping[str, MarginalView]]
 
 @dataclass(frozen=True)
 class Examined:
-    """What one worker finds of a unit before it is explained.
+    """What one worker finds about a unit before it is explained.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Examined:
 
 @dataclass(frozen=True)
 class Finding:
-    """What is known of one feature; an outcome of None means that it could not be tested.
+    """The answer about one feature; an outcome of None means that it could not be tested.
 
     A group of columns has the view of its most important column, and in `views` those of all by the column's name.
 
@@ -125,7 +125,7 @@ UNTESTED = Finding(MarginalView(NAN, NAN, no_curve()), None, NO_SAMPLER, reached
 
 @dataclass(frozen=True)
 class TableFindings:
-    """What a run finds of a table.
+    """The findings of a run about a table.
 
     Attributes
     ----------
@@ -189,7 +189,7 @@ def warn_of_findings(names: tuple[str, ...], findings: list[Finding]) -> None:
 def assemble(
     found: TableFindings, settings: dict[str, Any], messages: tuple[str, ...], alpha: float, adjust: str
 ) -> SelectionResult:
-    """The result of a fit, from what was found of every feature.
+    """The result of a fit, made of the findings about every feature.
 
     Bounds are those of features whose p-value is at most `alpha`, whatever the level was when they were found.
     """
@@ -291,7 +291,7 @@ def _diagnostics(found: TableFindings, settings: Mapping[str, Any]) -> pd.DataFr
 
 
 def _column(findings: list[Finding], name: str, untested: float = NAN) -> list[float]:
-    """One number of every outcome; NaN unless told otherwise where a feature could not be tested."""
+    """One number of every outcome; `untested` where a feature could not be tested."""
     return [untested if finding.outcome is None else getattr(finding.outcome, name) for finding in findings]
 
 

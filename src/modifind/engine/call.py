@@ -25,7 +25,7 @@ MIN_TRAIN_ROWS = 200
 def read_call(
     params: dict[str, Any], *table: Any, treated: Any = None, reference: Any = None, arms: Any = None, **columns: Any
 ) -> tuple[dict[str, Any], Given]:
-    """Settings of a selector and what its `fit` is given, with columns in the place of their names.
+    """Settings of a selector and the arguments of its `fit`, with columns in the place of their names.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def check_level(name: str, value: Any) -> None:
 
 
 def check_positive(name: str, value: Any) -> None:
-    """Refuse what is no finite number above 0."""
+    """Refuse anything but a finite number above 0."""
     if not isinstance(value, Real) or not 0 < float(value) < math.inf:
         raise ValueError(f"{name} must be a finite number above 0, not {value!r}")
 

@@ -45,7 +45,7 @@ CLUSTER_LOST = (
 MISMATCH = r"Mismatched dtypes found(?:.|\n)*?Expected \|\n\S+\n\| (.+?) +\| (\S+) +\| (\S+) +\|"
 STARTS = 3  # of a local cluster, whose workers may die while they start
 FAN_IN = 8  # sums that a worker adds up at a time
-MOST_RUNS = 256  # sums that come here, to be added up and saved
+MAX_RUNS = 256  # sums that come here, to be added up and saved
 # Dask has its workers give memory back at once, which makes every array of a few hundred kilobytes a call to the system
 # and sums much slower. Here freed memory is kept, up to 256 MB; one thread of BLAS and OpenMP each.
 WORKER_ENVIRONMENT = {
@@ -58,7 +58,7 @@ WORKER_ENVIRONMENT = {
 
 
 def silence_logs() -> None:
-    """Keep Dask's own words off the command line, where what goes wrong is told in one line."""
+    """Keep Dask's logs off the command line, where an error is one line."""
     import_dask()
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     for handler in logging.getLogger("distributed").handlers:
@@ -169,7 +169,7 @@ class DaskPieces:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop what was started."""
+        """Stop a cluster that was started here."""
         if self._started:
             self.client.close()
 
@@ -211,7 +211,7 @@ class DaskPieces:
     def observed(self, rule: Callable[[Piece], Piece]) -> DaskPieces:
         """The rows that a rule makes of every partition, once these have been looked at."""
         parts = self._each(_observed, rule)
-        columns = {name: [own[name] for own in parts] for name in [*self.columns, "sample_weight"]}
+        columns = {name: [part[name] for part in parts] for name in [*self.columns, "sample_weight"]}
         return replace(self, columns=columns, kept=ALL_ROWS, lengths=[])
 
     def sums(self, plan: Any, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
@@ -219,7 +219,7 @@ class DaskPieces:
 
         def runs(n_done: int) -> Generator[Any, None, None]:
             parts = self._filled(self._each(_sums, plan))
-            trees = [_in_tree(own) for own in _in_groups(parts, max(FAN_IN, -(-len(parts) // MOST_RUNS)))]
+            trees = [_in_tree(group) for group in _in_groups(parts, max(FAN_IN, -(-len(parts) // MAX_RUNS)))]
             with self._attended() as begun:
                 begun += self.client.compute(trees[n_done:])
                 for future in begun:
@@ -233,7 +233,7 @@ class DaskPieces:
 
     def _filled(self, parts: list[Any]) -> list[Any]:
         """Those of the partitions that have rows."""
-        return [own for own, length in zip(parts, self.lengths, strict=True) if length]
+        return [part for part, length in zip(parts, self.lengths, strict=True) if length]
 
     def _each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
         """A delayed call for every partition."""
@@ -251,9 +251,9 @@ class DaskPieces:
 
     @contextmanager
     def _attended(self) -> Iterator[list[Any]]:
-        """Wait for the cluster as long as there is one, say in a line what went wrong, and leave nothing behind.
+        """Wait for the cluster as long as there is one, turn errors into one line, and leave nothing behind.
 
-        Gives a list for the futures that are begun.
+        Yields a list for the futures that are begun.
         """
         futures: list[Any] = []
         ended = threading.Event()
@@ -268,9 +268,9 @@ class DaskPieces:
                 raise ValueError(f"a partition of the table cannot be read: {error}") from None
             if not isinstance(error, KeyError):
                 raise
-            # That is what pandas says of a column that is not there.
-            found = re.fullmatch(r"\[(.*)\] not .*", str(error.args[0]), flags=re.DOTALL)
-            lacking = found[1] if found else listed(error.args)
+            # pandas raises it for a column that is missing.
+            named = re.fullmatch(r"\[(.*)\] not .*", str(error.args[0]), flags=re.DOTALL)
+            lacking = named[1] if named else listed(error.args)
             raise ValueError(
                 f"a partition of the table lacks column {lacking}; give all of them the same columns"
             ) from None
@@ -278,7 +278,7 @@ class DaskPieces:
             ended.set()
 
     def _watch(self, futures: list[Any], ended: threading.Event) -> None:
-        """Give up what is under way when there has been no worker, or no answer, for too long."""
+        """Cancel the futures when there has been no worker, or no answer, for too long."""
         seen = time.monotonic()
         while not ended.wait(WATCH_SECONDS):
             if self._present():
@@ -297,7 +297,7 @@ class DaskPieces:
 
 @contextmanager
 def errors_told(client: Client) -> Iterator[None]:
-    """Say in a line what became of work on a cluster, where its own errors are long or say little."""
+    """Turn errors of a cluster, which are long or say little, into one line."""
     distributed = import_dask()
     try:
         yield
@@ -373,7 +373,7 @@ def _in_tree(parts: list[Any]) -> Any:
 
     add = delayed(_add, pure=False)
     while len(parts) > 1:
-        parts = [add(own) for own in _in_groups(parts, FAN_IN)]
+        parts = [add(group) for group in _in_groups(parts, FAN_IN)]
     return parts[0]
 
 

@@ -1,7 +1,7 @@
-"""The walk of a run: models of the rows at hand, a test of every feature by all rows, explanations, and the record.
+"""The steps of a run: models of the rows at hand, a test of every feature by all rows, explanations, and the record.
 
 A table in memory is tested as its features are examined. A longer one is tested by sums that are added up over its
-pieces, by whoever reads them.
+pieces, by the workers that read them.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _examined(
 
 
 def _examine(analysis: Analysis, checkpoint: Checkpoint, k: int, seeds: UnitSeeds) -> Examined:
-    """What is found of a unit, with the warnings or the error that came of it."""
+    """Examine a unit, and keep the warnings or the error."""
     unit = analysis.table.units[k]
     try:
         with collected() as messages:
@@ -213,7 +213,7 @@ def _tested(test: Outcome | str | None) -> dict[str, Any]:
 
 
 def _plan(analysis: Analysis, examined: Mapping[int, Examined]) -> Plan:
-    """What is sent to those who add up rows."""
+    """What workers that add up rows are sent."""
     table, models, units, seeds = analysis.table, analysis.models, analysis.table.units, analysis.seeds
     one_row = table.scored(models.propensity).part(np.arange(1))
     first = one_row.nuisances
@@ -275,7 +275,7 @@ def _concluded(
     *,
     interrupted: bool,
 ) -> TableFindings:
-    """What was found of the whole table, and on record."""
+    """Findings about the whole table, and what the result records."""
     run, table, models, outcomes = analysis.run, analysis.table, analysis.models, analysis.explainer.outcomes
     block, units, propensity, data = table.block, table.units, models.propensity, table.data
     names = tuple(unit.name for unit in units)

@@ -62,7 +62,7 @@ class Fitted(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """What a selector does with a table of two arms.
+    """A run of a selector on a table of two arms: settings that are ready, and the steps from table to result.
 
     Attributes
     ----------
@@ -84,13 +84,13 @@ class Job:
     @classmethod
     @contextmanager
     def locked(cls, params: dict[str, Any]) -> Iterator[Job]:
-        """By settings that have been checked, with the folder of its checkpoint to itself."""
+        """From checked settings, with the folder of the checkpoint locked."""
         with locked_folder(params["checkpoint"]), remedies_told():
             yield cls.of(params)
 
     @classmethod
     def of(cls, params: dict[str, Any]) -> Job:
-        """By settings that have been checked."""
+        """From checked settings."""
         statistic = resolve_statistic(params["statistic"], params["device"])
         return cls(
             params,
@@ -201,7 +201,7 @@ class Job:
         return LocalPieces(KeptRows(source, kept) if some else source, self.params["n_jobs"], whole=whole)
 
     def _look(self, reading: Reading, pieces: Any, checkpoint: Unsaved, *, weigh: bool = True) -> tuple[Any, FirstPass]:
-        """Look at the rows; where some have no outcome, those that are to stand for them are left.
+        """Look at the rows; where outcomes are missing, keep the rows that have one, with weights for the others.
 
         Sums over a longer table are saved by `checkpoint`. Of a table in memory no pieces are left.
         """

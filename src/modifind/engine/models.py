@@ -1,4 +1,4 @@
-"""What is fitted to the rows at hand: scores, distributions of features, and what the statistic needs."""
+"""Models that are fitted to the rows at hand: scores, distributions of features, and those of the statistic."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SEPARATED = 1.0 - 1e-9
 
 @dataclass(frozen=True)
 class Models:
-    """What is fitted to the rows at hand.
+    """Models that are fitted to the rows at hand.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Models:
 
 
 def _checked_scores(propensity: FittedPropensity, prepared: PreparedEffectLikelihood) -> FittedPropensity:
-    """Scores that were looked at also where the models of the outcome leave something."""
+    """Scores whose fit is also checked against the residuals of the outcome models."""
     fit = prepared.fits[0]
     common = common_location(fit.cross.location, propensity.scores)
     with one_thread():
@@ -106,7 +106,7 @@ def _checked_scores(propensity: FittedPropensity, prepared: PreparedEffectLikeli
 
 
 def _assign_folds(run: RunSettings, table: PreparedTable, sampler: BaseSampler) -> None:
-    """Tell a sampler by which folds it is to be cross-fitted, where that matters.
+    """Give a sampler the folds of its cross-fitting, where they matter.
 
     Distributions of a table in memory are judged on clusters that they have not seen, and those of a longer one have
     the folds of all models, so that no row is scored by what has seen it.

@@ -1,4 +1,4 @@
-"""The distribution of a feature where both arms are: what a comparison of the arms must be centred by."""
+"""The distribution of a feature where the arms overlap, by which a comparison of the arms must be centred."""
 
 from __future__ import annotations
 
@@ -58,6 +58,6 @@ class OverlapConditional:
         return points, tilted
 
     def swept(self, weights: Array) -> OverlapConditional:
-        """The same with the weights that a walk along all rows came by, unless it has combined levels."""
+        """The same with weights that were computed for all rows, unless levels are combined."""
         gathered = any(m in self.propensity.table.level_columns for m in members_of(self.feature))
         return self if gathered else replace(self, weights=weights)

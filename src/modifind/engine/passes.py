@@ -41,7 +41,7 @@ class FirstPassSums:
         return cls(summary, (sampled,), (piece_digests(piece),) if digests else ())
 
     def __add__(self, other: FirstPassSums) -> FirstPassSums:
-        """What is found in both sets of rows."""
+        """The sums over both sets of rows."""
         return FirstPassSums(self.summary + other.summary, self.parts + other.parts, self.digests + other.digests)
 
     @property
@@ -83,7 +83,7 @@ class TablePieces(Protocol):
         """The rows that a rule makes of every piece, numbered anew."""
 
     def sums(self, plan: Any, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
-        """What a plan's `sums` of the pieces add up to, in the order of the pieces; a checkpoint saves it or not."""
+        """The sum of a plan's `sums` of all pieces, in their order; `saved` says whether a checkpoint keeps it."""
 
 
 class Unsaved:
@@ -101,10 +101,10 @@ class Unsaved:
         self.notes: list[str] = []
 
     def open(self, pieces: Sequence[Mapping[str, Mapping[str, str]]]) -> None:
-        """Continue a run; there is none."""
+        """Continue a run: none."""
 
     def load(self) -> Any:
-        """The sums on file; there are none."""
+        """The sums on file: none."""
 
     def save(self, n_pieces: int, sums: Any, *, now: bool = False) -> None:
         """Save the sums so far, nowhere."""

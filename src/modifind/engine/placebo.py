@@ -47,7 +47,7 @@ class PlaceboRun:
 
 @dataclass(frozen=True)
 class Assignment:
-    """How the treatment of a table was given: to what, and by what chance.
+    """How the treatment of a table was assigned: to which units, and with what probability.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Assignment:
 
     @classmethod
     def of(cls, data: Data, scores: Array, design: Design) -> Assignment:
-        """From what is known of the rows."""
+        """From the table, its scores and its design."""
         units, of_what, clusters, strata = np.arange(data.arms.size), "row", data.block.clusters, data.strata
         if not clusters.of_rows and is_within(data.arms, clusters.codes):
             units, of_what = clusters.codes.astype(np.int64), "cluster"
@@ -173,7 +173,7 @@ def run_placebos(
 def _result(
     fit: RunSettings, names: tuple[str, ...], n: int, found: dict[int, PlaceboRun], described: str
 ) -> PlaceboResult:
-    """The table of the runs, of which there were to be `n`."""
+    """The result of the runs done, of `n` that were asked for."""
     runs = sorted(found)
     p_values = np.array([found[k].p_values for k in runs], dtype=np.float64).reshape(len(runs), len(names))
     selected = [adjust_p_values(of_run, fit.adjust) <= fit.alpha for of_run in p_values]
@@ -202,7 +202,7 @@ def _run_some(
 def _run_one(
     fit: RunSettings, reading: Reading, sample: Piece, assignment: Assignment, seed: np.random.SeedSequence
 ) -> PlaceboRun | str:
-    """One run; in words why there is none, where the table cannot be analysed with the treatment drawn."""
+    """One run, or the reason why the table cannot be analysed with the treatment drawn."""
     draw_seed, fit_seed = seed.spawn(2)
     arms = assignment.draw(np.random.default_rng(draw_seed))
     drawn = replace(sample, treatment=pd.Series(arms, index=sample.X.index, name=sample.treatment.name))

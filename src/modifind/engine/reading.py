@@ -39,7 +39,7 @@ from modifind.data.weights import weight_numbers
 
 @dataclass(frozen=True)
 class Given:
-    """A table as the user passes it; these are the arguments of `ModifierSelector.fit`.
+    """The arguments of `ModifierSelector.fit`: a table as the user passes it.
 
     `named` are the columns that the user has named as features or for adjustment; None for those of `adjust_for`.
     """
@@ -58,7 +58,7 @@ class Given:
 
     @property
     def per_row(self) -> dict[str, Any]:
-        """What is known of the rows besides outcome and treatment, by its name; None where it was not passed."""
+        """The other arguments with one value per row, by name; None where one was not passed."""
         return {name: getattr(self, name) for name in ("sample_weight", "clusters", "strata")}
 
     def source(self, propensity: Any = None) -> FrameSource:
@@ -70,7 +70,7 @@ class Given:
 
 @dataclass(frozen=True)
 class FirstPass:
-    """A table that has been looked at once.
+    """The outcome of a first pass over a table: a summary of all rows, and the rows that models are fitted to.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class Data:
 
     @property
     def left_out(self) -> frozenset[str]:
-        """Columns of which pooling rare levels has left one level; the user has been told."""
+        """Columns that pooling of rare levels has left with one level, as a warning has said."""
         return frozenset(self.schema.names[m] for m in self.schema.left_out)
 
     @property

@@ -82,7 +82,7 @@ def data_settings(
 
 
 def design_settings(design: Design, scores: Array) -> dict[str, Any]:
-    """What a result records of how the treatment was given, with the chance where it is the same for every row."""
+    """What a result records of the design, with the probability of treatment where it is the same for every row."""
     alike = design.chance in ("known", "observed") and bool((scores == scores[0]).all())
     share = {"share": float(scores[0])} if alike else {}
     return {"randomised": design.randomised, "said": design.said, "chance": design.chance, **share}
@@ -152,7 +152,7 @@ def stable_repr(value: Any, depth: int = 3) -> str:
 
 
 def installed_versions() -> dict[str, str]:
-    """Versions of modifind and what it stands on."""
+    """Versions of modifind and the packages it depends on."""
     return dict(_versions())
 
 

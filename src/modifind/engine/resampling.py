@@ -160,7 +160,7 @@ class ResamplingTest:
         bandwidth: float,
         n_levels: int,
     ) -> Callable[[Array], Array]:
-        """Statistics of blocks of columns by torch; `statistic` does those that need numpy."""
+        """A function for the statistics of many columns by torch; `statistic` serves those that need numpy."""
         from modifind.nuisance.propensity.on_device import DeviceProfile, FixedScores
         from modifind.statistics.wcmmd_torch import DeviceWCMMD
 
@@ -186,7 +186,7 @@ def size_of(sums: Any) -> int:
 
 @dataclass(frozen=True)
 class PassSums:
-    """What one pass has added up.
+    """The sums of one pass.
 
     Attributes
     ----------
@@ -211,7 +211,7 @@ class PassSums:
 
 @dataclass(frozen=True)
 class MeasuringPass:
-    """What is to be measured, and the sums of earlier passes.
+    """The columns to be measured in one more pass, and the sums of earlier passes.
 
     Attributes
     ----------

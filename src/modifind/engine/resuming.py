@@ -31,7 +31,7 @@ def seed_of(random_state: Any, checkpoint: str | os.PathLike[str] | None) -> int
 def continued_tests(
     params: dict[str, Any], data: Data, run: RunSettings, seed: int
 ) -> tuple[Checkpoint, dict[int, Examined]]:
-    """Where features are saved, and those that are.
+    """The checkpoint of the features, and those that it holds.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def continued_tests(
 def continued_pass(
     params: dict[str, Any], statistic: Statistic, test: ConditionalRandomizationTest, given: Given, seed: int
 ) -> Unsaved:
-    """Where the sums over a longer table are saved, if anywhere; the data are compared when they are first read."""
+    """The checkpoint of the sums over a longer table; its data are compared when they are first read."""
     if params["checkpoint"] is None:
         return Unsaved()
     settings = _settings(params, statistic, test)
@@ -102,5 +102,5 @@ def _settings(params: dict[str, Any], statistic: Statistic, test: ConditionalRan
 
 
 def _row_scores(propensity: Any) -> Any:
-    """Known propensity scores, one per row, if that is what they are."""
+    """Known propensity scores, one per row; None for any other setting."""
     return getattr(propensity, "estimator", propensity) if has_row_scores(propensity) else None

@@ -83,7 +83,7 @@ def review_columns(
 def baseline_settings(
     reviewed: pd.DataFrame, table: FeatureTable, outcome_name: str | None, tested: Collection[str]
 ) -> dict[str, Any]:
-    """What a result records of tested columns of a trial that are called like the baseline value of the outcome.
+    """What a result records of tested columns of a trial whose names suggest the baseline value of the outcome.
 
     `reviewed` is the review of the columns, and `tested` are those that are tested; those that are only adjusted for
     need no advice.

@@ -1,4 +1,4 @@
-"""What is to be done with a table: the settings of a run, and what follows from them."""
+"""The settings of a run, and what follows from them for a table."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RunSettings:
     design: str | None = None
 
     def check_outcome(self, y: Array, arms: NDArray[np.int64], *, weighted: bool) -> None:
-        """Refuse an outcome that settings have no meaning for; warn where a scale decides that no one has chosen."""
+        """Refuse an outcome that does not suit the settings; warn where the scale matters and nobody has chosen one."""
         self.statistic.validate(self.family(y, arms), weighted=weighted)
         if self.outcome_transform is None:
             warn_of_one_row(y)
@@ -55,7 +55,7 @@ class RunSettings:
                 warn_of_scale(y)
 
     def check_groups(self, table: FeatureTable, units: tuple[Unit, ...]) -> None:
-        """Refuse groups that have no distribution which the sampler can give."""
+        """Refuse groups whose joint distribution the sampler cannot fit."""
         together = [unit for unit in units if len(unit.members) > 1]
         if not any(unit.group for unit in units):
             return

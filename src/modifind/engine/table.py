@@ -1,4 +1,4 @@
-"""A table that is ready for a run: rows at hand, what is tested, folds, and where all rows are."""
+"""A table that is ready for a run: rows at hand, units to be tested, folds, and access to all rows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def seed_stream(seed: int, name: str, *, whole: bool = True) -> np.random.SeedSe
 
 @dataclass(frozen=True)
 class PreparedTable:
-    """A table and what is known of it before anything is fitted.
+    """A table that has been checked, with its folds, before anything is fitted.
 
     Attributes
     ----------
@@ -175,7 +175,7 @@ def design_of(run: RunSettings, data: Data) -> Design:
 
 
 def refuse_later_columns(run: RunSettings, data: Data) -> None:
-    """Refuse columns that seem to have been measured after the treatment, but for those that the user has named."""
+    """Refuse columns that seem to have been measured after the treatment, unless the user has named them."""
     design = design_of(run, data)
     if (design.said and not design.randomised) or (design.randomised and design.chance == "fitted"):
         return
@@ -197,7 +197,7 @@ def check_settings(run: RunSettings, data: Data) -> None:
 
 
 def check_scores(run: RunSettings, data: Data) -> None:
-    """Refuse known scores that are none."""
+    """Refuse known scores that are not valid."""
     by_row = (
         data.first_pass.sample.propensity is not None
     )  # otherwise scores are the shares of strata, if there are any

@@ -1,4 +1,4 @@
-"""Rows without an outcome: the others stand for them."""
+"""Weights of the rows that have an outcome, so that they stand for those that have none."""
 
 from __future__ import annotations
 
