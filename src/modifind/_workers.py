@@ -165,8 +165,8 @@ def _rounds(
     Calls that may have been in work when a worker died are made one at a time, as `split` divides them; a result is
     `DEAD` where workers died over the same call again and again.
     """
+    left = most
     while True:
-        left = most if most is None else most - calls.n_done
         try:
             with closing(_results(calls.hand_out(), n_jobs, left, **options)) as results:
                 for number, result in results:
@@ -181,6 +181,7 @@ def _rounds(
             calls.done(number)
         with closing(_one_by_one([single for call in unfinished for single in split(*call)])) as alone:
             yield from alone
+        left = None if most is None else max(most - calls.n_done, 2)  # a single worker would be this process
 
 
 def _numbered(number: int, job: Any) -> tuple[int, Any]:
