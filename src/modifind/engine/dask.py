@@ -30,6 +30,7 @@ from modifind.data.sources import ALL_ROWS, Kept, has_row_scores
 from modifind.data.wording import listed
 from modifind.engine.passes import FirstPassSums, Unsaved, add_up, check_unchanged
 from modifind.engine.progress import Progress
+from modifind.engine.scored import RowPass
 from modifind.explain.attempts import described
 
 if TYPE_CHECKING:
@@ -214,11 +215,11 @@ class DaskPieces:
         columns = {name: [part[name] for part in parts] for name in [*self.columns, "sample_weight"]}
         return replace(self, columns=columns, kept=ALL_ROWS, lengths=[])
 
-    def sums(self, plan: Any, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
+    def sums(self, work: RowPass, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
         """Sums over all rows, those of some partitions added up by the workers; which ones, their number alone says."""
 
         def runs(n_done: int) -> Generator[Any, None, None]:
-            parts = self._filled(self._each(_sums, plan))
+            parts = self._filled(self._each(_sums, work))
             trees = [_in_tree(group) for group in _in_groups(parts, max(FAN_IN, -(-len(parts) // MAX_RUNS)))]
             with self._attended() as begun:
                 begun += self.client.compute(trees[n_done:])
@@ -363,8 +364,8 @@ def _observed(start: int, parts: dict[str, Any], kept: Kept, rule: Callable[[Pie
     return {"X": piece.X, "y": piece.y, "treatment": piece.treatment, **piece.more}
 
 
-def _sums(start: int, parts: dict[str, Any], kept: Kept, plan: Any) -> Any:
-    return plan.sums(_piece(start, parts, kept)[0])
+def _sums(start: int, parts: dict[str, Any], kept: Kept, work: RowPass) -> Any:
+    return work.sums(_piece(start, parts, kept)[0])
 
 
 def _in_tree(parts: list[Any]) -> Any:

@@ -41,9 +41,10 @@ from modifind.engine.resampling import (
 from modifind.engine.review import baseline_settings, review_columns
 from modifind.engine.run import RunSettings
 from modifind.engine.table import PreparedTable, design_of
-from modifind.engine.testing import Outcome, outcome_of
+from modifind.engine.testing import UnitSums, outcome_of
 from modifind.explain.attempts import described
 from modifind.explain.overview import Overview
+from modifind.inference import CRTOutcome
 from modifind.nuisance.propensity.overlap import OverlapSums
 
 MAX_TASKS = 100
@@ -200,16 +201,10 @@ def _tested_in_passes(
         known = {(m, OBSERVED): (column,) for m, column in zip(plan.columns, sums.columns, strict=True)}
         values, _ = measure(pieces, MeasuringPass(plan.scoring, plan.importance, plan.columns), known, n_rows, advance)
     if analysis.analytic is None:
-        tests = _resampled(analysis, pieces, plan, examined, sums)
+        examined = _resampled(analysis, pieces, plan, examined, sums)
     else:
-        tests = {k: _by_sums(analysis, of_unit, sums.features[k]) for k, of_unit in examined.items()}
-    examined = {k: replace(of_unit, **_tested(tests[k])) for k, of_unit in examined.items()}
+        examined = {k: _by_sums(analysis, of_unit, sums.features[k]) for k, of_unit in examined.items()}
     return examined, {m: values[m, OBSERVED] for m in plan.columns}, sums.overlap_of_clusters
-
-
-def _tested(test: Outcome | str | None) -> dict[str, Any]:
-    """The fields of a feature's test, or of why there is none."""
-    return {"outcome": None, "failure": test} if isinstance(test, str) else {"outcome": test}
 
 
 def _plan(analysis: Analysis, examined: Mapping[int, Examined]) -> Plan:
@@ -236,19 +231,20 @@ def _plan(analysis: Analysis, examined: Mapping[int, Examined]) -> Plan:
     )
 
 
-def _by_sums(analysis: Analysis, examined: Examined, sums: Any) -> Outcome | str | None:
-    """The test of one unit by its sums; why there is none where it could not be tested."""
+def _by_sums(analysis: Analysis, examined: Examined, sums: UnitSums) -> Examined:
+    """A unit with its test by sums, or with the reason why it could not be tested."""
     if examined.failure or sums.failure:
-        return examined.failure or sums.failure
+        return replace(examined, outcome=None, failure=examined.failure or sums.failure)
     if examined.rule is None:
-        return examined.outcome
-    return outcome_of(sums, examined.reuse, analysis.table.freedom, two_sided=analysis.run.statistic.two_sided)
+        return examined
+    two_sided = analysis.run.statistic.two_sided
+    return replace(examined, outcome=outcome_of(sums, examined.reuse, analysis.table.freedom, two_sided=two_sided))
 
 
 def _resampled(
     analysis: Analysis, pieces: TablePieces, plan: Plan, examined: Mapping[int, Examined], sums: Sums
-) -> dict[int, Outcome | str | None]:
-    """Compare every feature of a longer table with resampled copies of it; the outcome, or why there is none."""
+) -> dict[int, Examined]:
+    """Compare every feature of a longer table with resampled copies of it."""
     run, table, models = analysis.run, analysis.table, analysis.models
     follows, columns = run.statistic.follows_scores, {}
     keys = table.stream(run, "features").generate_state(table.block.table.n_features, np.uint64).tolist()
@@ -264,7 +260,14 @@ def _resampled(
     with ProgressBar(run.progress) as advance:
         n_resamples, n_rows = run.max_resamples(len(table.units)), table.data.schema.n_rows
         outcomes = resampled_tests(pieces, work, run.test, n_resamples, n_rows, advance, sizes)
-    return {k: outcomes.get(m, examined[k].failure or examined[k].outcome) for k, m in feature_of.items()}
+    return {k: _with_test(examined[k], outcomes.get(m)) for k, m in feature_of.items()}
+
+
+def _with_test(examined: Examined, test: CRTOutcome | str | None) -> Examined:
+    """A unit with its test, or with the reason why it failed; unchanged where there was nothing to test."""
+    if examined.failure or test is None:
+        return examined
+    return replace(examined, failure=test) if isinstance(test, str) else replace(examined, outcome=test)
 
 
 def _concluded(

@@ -61,8 +61,7 @@ class Models:
     def fit(cls, run: RunSettings, table: PreparedTable) -> Models:
         """Fit scores, the sampler and models of the outcome."""
         block = table.block
-        with one_thread():  # threads of small models wait for each other
-            propensity = fit_scores(run, table, table.stream(run, "propensity"))
+        propensity = fit_scores(run, table, table.stream(run, "propensity"))
         refuse_separation(propensity)
         sampler = for_gaps(run.sampler, block.table)
         sampler = ClusterSampler(sampler, table.within, DETERMINED) if table.within else sampler

@@ -20,6 +20,7 @@ from modifind.data.sources import KeptRows, MappedRows, Source
 from modifind.data.summary import Summary
 from modifind.engine.fingerprint import piece_digests
 from modifind.engine.progress import Progress
+from modifind.engine.scored import RowPass
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,8 @@ class TablePieces(Protocol):
     def observed(self, rule: Callable[[Piece], Piece]) -> TablePieces:
         """The rows that a rule makes of every piece, numbered anew."""
 
-    def sums(self, plan: Any, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
-        """The sum of a plan's `sums` of all pieces, in their order; `saved` says whether a checkpoint keeps it."""
+    def sums(self, work: RowPass, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
+        """The sums of a pass over all pieces, added in their order; `saved` says whether a checkpoint keeps them."""
 
 
 class Unsaved:
@@ -154,11 +155,11 @@ class LocalPieces:
             self.checkpoint.open(first.digests)
         return first.pruned(rows, n_sample)
 
-    def sums(self, plan: Any, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
+    def sums(self, work: RowPass, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
         """Sums over all rows; pieces are read here and handed to the workers as they come free."""
 
         def parts(n_done: int) -> Generator[Any, None, None]:
-            jobs = (delayed(plan.sums)(piece) for piece in islice(self._counted(n_rows), n_done, None))
+            jobs = (delayed(work.sums)(piece) for piece in islice(self._counted(n_rows), n_done, None))
             return results_of(jobs, self.n_jobs, shared=False, doing="adding up rows")
 
         return add_up(parts, self.checkpoint if saved else Unsaved(), n_rows, advance)

@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from modifind._threads import one_thread
 from modifind._typing import Array
 from modifind._warned import warn
 from modifind._workers import WORKER_DIED, survivors
@@ -137,8 +136,7 @@ def run_placebos(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the fit itself has said it
         table = PreparedTable.of(fit, read_for(fit, reading, first_pass))
-        with one_thread():
-            scores = fit_scores(fit, table, score_seed)
+        scores = fit_scores(fit, table, score_seed)
     assignment = Assignment.of(table.data, scores.scores, design_of(fit, table.data))
     quiet = replace(fit, n_jobs=1, progress=False, explain=False)
     labels = tuple(f"placebo {k + 1}" for k in range(n)) if checkpoint.folder else ()

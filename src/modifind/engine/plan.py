@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import numpy as np
 
-from modifind._threads import one_thread
 from modifind._typing import Array
 from modifind.data.clusters import unit_sums
 from modifind.data.feature_groups import Unit
-from modifind.data.pieces import Piece
 from modifind.data.summary import sum_of
 from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.engine.record import failure_of
 from modifind.engine.resampling import OBSERVED, ColumnMeasure
-from modifind.engine.scored import ScoredRows, Scoring
+from modifind.engine.scored import RowPass, ScoredRows
 from modifind.engine.testing import UnitSums
 from modifind.nuisance.conditional import ConditionalRule
 from modifind.nuisance.conditional.joint import JointRule, rule_grid
@@ -58,13 +55,11 @@ class Sums:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(RowPass):
     """Fitted models that workers need to add up rows.
 
     Attributes
     ----------
-    scoring : Scoring
-        How pieces are read and scored.
     statistic : PreparedTerms, optional
         The statistic, without rows; None where features are resampled.
     units : tuple of Unit
@@ -77,19 +72,14 @@ class Plan:
         How the columns are measured, by place.
     """
 
-    scoring: Scoring
     statistic: PreparedTerms | None
     units: tuple[Unit, ...]
     rules: tuple[ConditionalRule | JointRule | None, ...]
     importance: PreparedWCMMD
     columns: dict[int, ColumnMeasure]
 
-    def sums(self, piece: Piece) -> Sums:
-        """Sums over the rows of a piece, by one thread, in blocks that bound memory."""
-        with one_thread():
-            return reduce(operator.add, map(self._block_sums, self.scoring.blocks(piece)))
-
-    def _block_sums(self, rows: ScoredRows) -> Sums:
+    def block_sums(self, rows: ScoredRows) -> Sums:
+        """Sums over a block of rows: for the tests, for importance, and for overlap."""
         block, given = rows.block, rows.nuisances
         statistic = None if self.statistic is None else self.statistic.at(given)
         each = zip(self.units, self.rules, strict=True)

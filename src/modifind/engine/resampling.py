@@ -8,27 +8,23 @@ they do not depend on how the table is cut and who works on it.
 
 from __future__ import annotations
 
-import operator
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from modifind._threads import one_thread
 from modifind._typing import Array
 from modifind.data.feature_groups import Unit
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.pieces import Piece
 from modifind.data.row_plan import row_uniforms, row_words
 from modifind.data.schema import Schema
 from modifind.data.weights import Weights
 from modifind.engine.passes import TablePieces
 from modifind.engine.progress import Progress
 from modifind.engine.record import failure_of
-from modifind.engine.scored import ScoredRows, Scoring
+from modifind.engine.scored import RowPass, ScoredRows
 from modifind.explain.marginal import bandwidth_of
 from modifind.inference import ConditionalRandomizationTest, CRTOutcome
 from modifind.nuisance.conditional import Conditional, ConditionalRule
@@ -210,13 +206,11 @@ class PassSums:
 
 
 @dataclass(frozen=True)
-class MeasuringPass:
+class MeasuringPass(RowPass):
     """The columns to be measured in one more pass, and the sums of earlier passes.
 
     Attributes
     ----------
-    scoring : Scoring
-        How pieces are read, and scores of their rows.
     statistic : SummedStatistic
         Without rows.
     features : dict of ColumnMeasure
@@ -225,17 +219,12 @@ class MeasuringPass:
         Sums of earlier passes, by feature and number of the resample.
     """
 
-    scoring: Scoring
     statistic: SummedStatistic
     features: Mapping[int, ColumnMeasure]
     known: Mapping[Asked, tuple[Any, ...]] = field(default_factory=dict)
 
-    def sums(self, piece: Piece) -> PassSums:
-        """Sums over the rows of a piece, by one thread, in blocks that bound memory."""
-        with one_thread():
-            return reduce(operator.add, map(self._block_sums, self.scoring.blocks(piece)))
-
-    def _block_sums(self, rows: ScoredRows) -> PassSums:
+    def block_sums(self, rows: ScoredRows) -> PassSums:
+        """Sums over a block of rows for every column that is asked for."""
         block = rows.block
         prepared = self.statistic.at(rows.nuisances)
         sums: dict[Asked, Any] = {}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import operator
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from modifind._threads import one_thread
 from modifind.data.pieces import Block, Piece
 from modifind.data.row_plan import RowPlan
 from modifind.data.schema import Schema
@@ -98,3 +103,25 @@ class Scoring:
             scores = self.propensity.at(block.table, block.treatment, folds[0], block.scores, block.weights)
             sampled = self.rows.sampled(block.numbers)
             yield ScoredRows(block, folds, scores, sampled, self.rows.n_folds, self.schema.n_clusters)
+
+
+@dataclass(frozen=True)
+class RowPass(ABC):
+    """One pass over the rows of a longer table, which adds up sums of any kind.
+
+    Attributes
+    ----------
+    scoring : Scoring
+        How pieces are read, and their rows scored.
+    """
+
+    scoring: Scoring
+
+    @abstractmethod
+    def block_sums(self, rows: ScoredRows) -> Any:
+        """Sums over a block of rows, which can be added to those of others."""
+
+    def sums(self, piece: Piece) -> Any:
+        """Sums over the rows of a piece, by one thread, in blocks that bound memory."""
+        with one_thread():
+            return reduce(operator.add, map(self.block_sums, self.scoring.blocks(piece)))

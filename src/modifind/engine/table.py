@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
+from modifind._threads import one_thread
 from modifind._typing import Array
 from modifind._warned import warn
 from modifind.data.after_treatment import refuse_after_treatment
@@ -280,7 +281,8 @@ def fit_scores(run: RunSettings, table: PreparedTable, seed: np.random.SeedSeque
         if data.strata is not None:
             seed, fold_seed = seed.spawn(2)
             given["folds"] = draw_folds(data, block, n_folds, fold_seed)
-    return model.fit(block.table, block.treatment, n_folds=n_folds, seed=seed, **given)
+    with one_thread():  # threads of small models wait for each other
+        return model.fit(block.table, block.treatment, n_folds=n_folds, seed=seed, **given)
 
 
 def observed_scores(model: PropensityModel, scores: Array, description: str, block: Block) -> FittedPropensity:
