@@ -80,7 +80,7 @@ def test_answer_depends_on_no_processes_batches_or_blocks(monkeypatch):
     whole = fit(X, y, arms, n_resamples=25)
     close(fit(X, y, arms, 450, n_jobs=2, n_resamples=25), whole, 1e-9)
     monkeypatch.setattr(resampling, "FIRST_BATCH", 3)
-    monkeypatch.setattr(resampling, "MOST_BATCH", 9)
+    monkeypatch.setattr(resampling, "MAX_BATCH", 9)
     close(fit(X, y, arms, n_resamples=25), whole, 1e-12)
     few = fit(X, y, arms, n_resamples=5)
     monkeypatch.setattr(resampling, "BATCH_BYTES", 1)  # one resample at a time
