@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 from joblib import delayed
-from numpy.typing import NDArray
 
 from modifind._threads import one_thread
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind._warned import collected, warn_once
 from modifind._workers import results_of
 from modifind.data.feature_matrix import FeatureTable
@@ -24,7 +23,7 @@ __all__ = ["MarginalView", "results_alone", "views_alone"]
 def views_alone(
     table: FeatureTable,
     outcome: Array,
-    arms: NDArray[np.int64],
+    arms: Ints,
     scores: Array,
     features: Collection[int],
     seeds: tuple[np.random.SeedSequence, np.random.SeedSequence],

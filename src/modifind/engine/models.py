@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import rankdata
 from sklearn.metrics import roc_auc_score
 
 from modifind._threads import one_thread
+from modifind._typing import Ints
 from modifind.data.clusters import assign_cluster_folds
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.weights import check_sampler_weights
@@ -133,7 +133,7 @@ def refuse_separation(scores: FittedPropensity) -> None:
     )
 
 
-def _auc(table: FeatureTable, feature: int, arms: NDArray[np.int64]) -> float:
+def _auc(table: FeatureTable, feature: int, arms: Ints) -> float:
     """How well one feature tells the arms apart; levels are ordered by their share of treated rows."""
     column = table.values[:, feature]
     if table.n_levels(feature):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_groups import Feature, columns_of, encode, members_of
 from modifind.nuisance.conditional.contract import RowGrid
 from modifind.nuisance.propensity.scores import FittedPropensity
@@ -43,7 +42,7 @@ class OverlapConditional:
     feature: Feature
     weights: Array | None = None
 
-    def at(self, rows: NDArray[np.int64]) -> tuple[Array, Array]:
+    def at(self, rows: Ints) -> tuple[Array, Array]:
         """Points and weights of the tilted distribution."""
         points, weights = self.conditional.at(rows)
         if self.weights is not None:

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 from joblib import delayed
-from numpy.typing import NDArray
 
+from modifind._typing import Ints
 from modifind._workers import results_of
 from modifind.data.missing import Dropped
 from modifind.data.pieces import Piece, joined
@@ -28,7 +28,7 @@ class FirstPassSums:
     """The first pass over the pieces: a summary of the columns, the sampled rows and, if asked for, digests."""
 
     summary: Summary
-    parts: tuple[tuple[NDArray[np.int64], Piece], ...]
+    parts: tuple[tuple[Ints, Piece], ...]
     digests: tuple[dict[str, dict[str, str]], ...] = ()
 
     @classmethod
@@ -62,7 +62,7 @@ class FirstPassSums:
             kept.append((numbers[chosen], piece.take(chosen)))
         return replace(self, parts=tuple(kept)), rows
 
-    def sample(self) -> tuple[NDArray[np.int64], Piece]:
+    def sample(self) -> tuple[Ints, Piece]:
         """The rows kept, in their order, with their numbers."""
         numbers, pieces = zip(*((numbers, piece) for numbers, piece in self.parts if numbers.size), strict=True)
         if len(pieces) == 1:

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind._warned import warn
 from modifind._workers import WORKER_DIED, survivors
 from modifind.data.clusters import is_within
@@ -62,10 +61,10 @@ class Assignment:
         The same in words.
     """
 
-    arms: NDArray[np.int64]
+    arms: Ints
     scores: Array
-    units: NDArray[np.int64]
-    strata: NDArray[np.int64] | None
+    units: Ints
+    strata: Ints | None
     described: str
 
     @classmethod
@@ -84,7 +83,7 @@ class Assignment:
         by = "the known probability" if design.chance == "known" else "the fitted propensity score"
         return cls(data.arms, scores, units, None, f"every {of_what} was assigned by {by}")
 
-    def draw(self, rng: np.random.Generator) -> NDArray[np.int64]:
+    def draw(self, rng: np.random.Generator) -> Ints:
         """A treatment that does nothing; both arms have enough rows."""
         first = np.unique(self.units, return_index=True)[1]
         sizes = np.bincount(self.units)

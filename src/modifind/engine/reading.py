@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.alike_levels import warn_alike
 from modifind.data.censoring import refuse_censored, warn_of_time_name
 from modifind.data.clusters import treated_as_one
@@ -90,7 +89,7 @@ class FirstPass:
 
     summary: Summary
     sample: Piece
-    numbers: NDArray[np.int64]
+    numbers: Ints
     rows: RowPlan | None = None
     dropped: Dropped = field(default_factory=Dropped)
     outcome_weights: dict[str, Any] = field(default_factory=dict)
@@ -149,7 +148,7 @@ class Data:
         return replace(self, first_pass=replace(first_pass, sample=first_pass.sample.take(slice(0))))
 
     @property
-    def arms(self) -> NDArray[np.int64]:
+    def arms(self) -> Ints:
         """0 or 1 for every row at hand."""
         return self.block.treatment
 
@@ -164,7 +163,7 @@ class Data:
         return frozenset(self.schema.names[m] for m in self.schema.left_out)
 
     @property
-    def strata(self) -> NDArray[np.int64] | None:
+    def strata(self) -> Ints | None:
         """Stratum of every row at hand, where the treatment was randomised within strata: the last column."""
         return self.block.table.values[:, -1].astype(np.int64) if "n_strata" in self.recorded else None
 

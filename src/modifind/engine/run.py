@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_groups import Unit
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.outcome_scale import warn_of_one_row, warn_of_scale
@@ -46,7 +43,7 @@ class RunSettings:
     effect_scale: str = "difference"
     design: str | None = None
 
-    def check_outcome(self, y: Array, arms: NDArray[np.int64], *, weighted: bool) -> None:
+    def check_outcome(self, y: Array, arms: Ints, *, weighted: bool) -> None:
         """Refuse an outcome that does not suit the settings; warn where the scale matters and nobody has chosen one."""
         self.statistic.validate(self.family(y, arms), weighted=weighted)
         if self.outcome_transform is None:
@@ -71,7 +68,7 @@ class RunSettings:
                 f"{named(gaps)}; fill them, use missing='drop', or leave the columns out of the group"
             )
 
-    def family(self, y: Array, arms: NDArray[np.int64]) -> Family:
+    def family(self, y: Array, arms: Ints) -> Family:
         """What the outcome is, on the scale on which effects are compared."""
         return family_of(y, self.outcome, self.effect_scale, arms)
 

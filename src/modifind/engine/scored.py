@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind._threads import one_thread
+from modifind._typing import Ints
 from modifind.data.pieces import Block, Piece
 from modifind.data.row_plan import RowPlan
 from modifind.data.schema import Schema
@@ -42,7 +43,7 @@ class ScoredRows:
     """
 
     block: Block
-    folds: tuple[NDArray[np.int64], ...]
+    folds: tuple[Ints, ...]
     propensity: FittedPropensity
     sampled: NDArray[np.bool_]
     n_folds: int
@@ -90,7 +91,7 @@ class Scoring:
     schema: Schema
     rows: RowPlan
     propensity: FittedPropensity
-    cluster_folds: tuple[NDArray[np.int64], ...] = ()
+    cluster_folds: tuple[Ints, ...] = ()
 
     def blocks(self, piece: Piece) -> Iterator[ScoredRows]:
         """The rows of a piece, some at a time."""

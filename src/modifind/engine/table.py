@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from modifind._threads import one_thread
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind._warned import warn
 from modifind.data.after_treatment import refuse_after_treatment
 from modifind.data.clusters import Clusters, cluster_folds, cluster_keys
@@ -37,7 +36,7 @@ MIN_FOLD_ARM = 5
 STREAMS = ("propensity", "sampler", "statistic", "features", "folds", "cluster_folds", "repeats")
 BLOCK_STREAMS = ("folds", "propensity", "sampler", "", "", "", "features")
 
-Folds = tuple[NDArray[np.int64], ...]
+Folds = tuple[Ints, ...]
 
 
 def seed_stream(seed: int, name: str, *, whole: bool = True) -> np.random.SeedSequence:
@@ -74,7 +73,7 @@ class PreparedTable:
     data: Data
     block: Block
     copies: frozenset[int]
-    within: dict[int, NDArray[np.int64]]
+    within: dict[int, Ints]
     folds: Folds
     cluster_folds: Folds = ()
     pieces: TablePieces | None = None
@@ -88,7 +87,7 @@ class PreparedTable:
         known = find_determined(table)
         determined = known.apart([unit.members for unit in data.units])
         determined.warn()
-        within: dict[int, NDArray[np.int64]] = {}
+        within: dict[int, Ints] = {}
         if run.statistic.takes_clusters and getattr(run.sampler, "learns", False):
             within, clusters = _within_clusters(data, determined.features)
             block = replace(block, clusters=clusters)
@@ -205,7 +204,7 @@ def check_scores(run: RunSettings, data: Data) -> None:
     (PropensityModel(data.block.scores) if by_row else run.propensity).check(data.arms.size)
 
 
-def _within_clusters(data: Data, determined: frozenset[int]) -> tuple[dict[int, NDArray[np.int64]], Clusters]:
+def _within_clusters(data: Data, determined: frozenset[int]) -> tuple[dict[int, Ints], Clusters]:
     """Features that have one value in every cluster, with the clusters, and the clusters that rows are taken to be in.
 
     Sets of rows that columns tell of and nobody named are taken for clusters of a table in memory, with a warning;
@@ -252,7 +251,7 @@ def _draw_folds(run: RunSettings, data: Data, block: Block) -> tuple[Folds, Fold
     return tuple(drawn[codes] for drawn in of_clusters), tuple(of_clusters)
 
 
-def draw_folds(data: Data, block: Block, n_folds: int, seed: np.random.SeedSequence) -> NDArray[np.int64]:
+def draw_folds(data: Data, block: Block, n_folds: int, seed: np.random.SeedSequence) -> Ints:
     """Fold of each row: of whole clusters where there are any, even in every stratum where there are some."""
     state = int(seed.generate_state(1)[0])
     if data.strata is None or not block.clusters.of_rows:
