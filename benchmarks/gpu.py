@@ -33,6 +33,7 @@ from modifind._torch import open_device
 from modifind.data.schema import read_features
 from modifind.datasets import make_modifiers
 from modifind.engine import fitting
+from modifind.engine.checkpoint import UNSAVED
 from modifind.nuisance.conditional import CVAESampler
 from modifind.nuisance.outcome import NeuralLearner
 from modifind.nuisance.propensity.on_device import DeviceProfile
@@ -156,8 +157,9 @@ class PartSelector(ModifierSelector):
     def _run(self, analysis: Any, *_: Any) -> Any:
         seeds = analysis.seeds
         n_tested = min(self.tested or len(seeds), len(seeds))
-        jobs = (delayed(fitting._examine_units)(analysis, None, [(k, seeds[k])]) for k in range(n_tested))
-        self.test_seconds_, found = timed(lambda: dict(own for (own,) in Parallel(n_jobs=self.n_jobs)(jobs)))
+        jobs = (delayed(fitting._examine)(analysis, UNSAVED, k, seeds[k]) for k in range(n_tested))
+        self.test_seconds_, tested = timed(lambda: Parallel(n_jobs=self.n_jobs)(jobs))
+        found = dict(enumerate(tested))
         return found | {k: replace(found[0], outcome=None) for k in range(n_tested, len(seeds))}, False
 
 

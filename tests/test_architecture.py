@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from conftest import ROOT
 from modifind import EffectLikelihood, GaussianSampler, ModifierSelector
 from modifind.datasets import make_modifiers
-from modifind.engine.record import described
+from modifind.engine.record import stable_repr
 from modifind.nuisance.outcome import RegressorLearner
 from modifind.statistics import Statistic
 
@@ -111,9 +111,23 @@ def test_a_trace_has_lines_of_functions_of_the_engine_alone(tools, tmp_path):
     assert trace.lines == {("engine.run", 2), ("engine.run", 3)}
 
 
-def test_the_picture_of_the_packages_is_drawn_from_their_imports(tools):
+def test_the_picture_of_the_walk_shows_what_a_fit_does(tools):
     walk = tools("walk")
-    assert walk.PICTURE.read_text(encoding="utf-8") == walk.draw(), "run `python tools/walk.py`"
+    assert walk.PICTURE.read_text(encoding="utf-8") == walk.draw(walk.walk()), "run `python tools/walk.py`"
+
+
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        (lambda walk: (walk.STAGES[0], ("nothing", walk.draw)), "no row passes walk:draw"),
+        (lambda walk: walk.STAGES[1::-1], r"in another order: \['selector:ModifierSelector.fit', 'data"),
+    ],
+)
+def test_a_stage_that_no_row_passes_in_its_place_is_an_error(tools, monkeypatch, stages, message):
+    walk = tools("walk")
+    monkeypatch.setattr(walk, "STAGES", stages(walk))
+    with pytest.raises(ValueError, match=message):
+        walk.walk()
 
 
 def test_every_place_that_contributing_names_is_there():
@@ -257,8 +271,8 @@ def test_a_checkpoint_of_another_object_of_the_same_class_is_refused(tmp_path):
     assert fit(Offset(1.0)) == first
     with pytest.raises(ValueError, match=r"learner='Offset\(offset=1.0\)'|Offset\(offset=1.0\)"):
         fit(Offset(2.0))
-    assert described(lambda x: x + 1) != described(lambda x: x + 2)
-    assert described(Offset(np.arange(30))) != described(Offset(np.arange(30) + 1))
+    assert stable_repr(lambda x: x + 1) != stable_repr(lambda x: x + 2)
+    assert stable_repr(Offset(np.arange(30))) != stable_repr(Offset(np.arange(30) + 1))
 
 
 def test_missing_values_are_refused_for_statistics_that_do_not_take_them():

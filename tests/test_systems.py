@@ -20,11 +20,11 @@ import pytest
 from conftest import ROOT
 from modifind import EffectLikelihood, ModifierSelector, _system, _workers
 from modifind._memory import free_memory
+from modifind._system import locked_folder
 from modifind.cli.app import main
 from modifind.cli.outputs import check_outputs
 from modifind.cli.tables import write_file
 from modifind.datasets import make_modifiers
-from modifind.engine.lock import held
 from modifind.result.safe_csv import safe_csv
 from modifind.result.writing import write_text
 
@@ -124,7 +124,7 @@ def test_a_folder_is_free_again_where_open_files_are_not_removed(tmp_path, monke
     monkeypatch.setattr(Path, "unlink", only_closed)
     monkeypatch.setattr(os, "close", lambda handle: (closed.append(handle), close(handle)))
     monkeypatch.setattr(os.path, "samestat", lambda *_: False)  # else without an end
-    with held(tmp_path / "saved"):
+    with locked_folder(tmp_path / "saved"):
         assert (tmp_path / "saved" / ".lock").exists()
     assert not (tmp_path / "saved").exists()
 

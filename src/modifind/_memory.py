@@ -1,4 +1,4 @@
-"""What memory a fit needs, what is free, and what to do when that is not enough."""
+"""The memory that a fit needs, the memory that is free, and remedies where that is not enough."""
 
 from __future__ import annotations
 

@@ -1,15 +1,21 @@
-"""What systems do in ways of their own, and what is said in place of their words."""
+"""What operating systems do in ways of their own: files that are renamed, locked or in the way, closed pipes."""
 
 from __future__ import annotations
 
 import errno
 import os
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 WINDOWS = sys.platform == "win32"
 WAITS = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds, for whoever has the file open: another reader, a scanner of viruses
+LOCK_FILE = ".lock"
+LOCKED_BY_OTHERS = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
+_held_by_thread = threading.local()
 
 
 def replace_file(source: str | os.PathLike[str], target: Path) -> None:
@@ -41,3 +47,91 @@ def reader_left(error: OSError) -> bool:
     (True, False)
     """
     return isinstance(error, BrokenPipeError) or (WINDOWS and error.errno == errno.EINVAL)
+
+
+def make_folder(path: str | os.PathLike[str]) -> None:
+    """Make a folder and those above it, or say why not."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        blocking = file_in_the_way(Path(path))
+        reason = f"{blocking} is a file" if blocking else error.strerror
+        raise ValueError(f"cannot make the folder {path}: {reason}") from None
+
+
+@contextmanager
+def locked_folder(folder: str | os.PathLike[str] | None) -> Iterator[None]:
+    """Keep other runs out of a checkpoint's folder, as long as this process lives at most.
+
+    The system takes the lock back when the process ends, however it ends. A fit within a fit has the folder already.
+
+    Parameters
+    ----------
+    folder : path, optional
+        The folder, which is made if need be; None locks nothing.
+
+    Raises
+    ------
+    ValueError
+        Another run is using it.
+    """
+    if folder is None:
+        yield
+        return
+    path = Path(folder).absolute()
+    held_here: set[Path] = _held_by_thread.__dict__.setdefault("folders", set())
+    if path in held_here:
+        yield
+        return
+    made = not path.exists()
+    make_folder(path)
+    handle = _open_locked(path / LOCK_FILE, folder)
+    held_here.add(path)
+    try:
+        yield
+    finally:
+        held_here.remove(path)
+        if WINDOWS:  # where an open file is not removed, ours or another's
+            os.close(handle)
+        with suppress(OSError):  # elsewhere while it is still ours, so that nobody else's is removed
+            (path / LOCK_FILE).unlink()
+        if not WINDOWS:
+            os.close(handle)
+        if made:
+            with suppress(OSError):  # something was saved
+                path.rmdir()
+
+
+def _open_locked(path: Path, folder: str | os.PathLike[str]) -> int:
+    """Open and lock the file, and make sure that it is still the one that others would open."""
+    while True:
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise ValueError(f"checkpoint {folder} cannot be written to: {error.strerror}") from None
+        try:
+            _lock(handle)
+            if WINDOWS or os.path.samestat(os.fstat(handle), os.stat(path)):
+                return handle
+        except FileNotFoundError:  # the last run has just removed it
+            pass
+        except OSError as error:
+            if error.errno not in LOCKED_BY_OTHERS:
+                return handle  # a file system without locks
+            os.close(handle)
+            raise ValueError(
+                f"checkpoint {folder} is in use by another run; wait until that has ended, or use another folder"
+            ) from None
+        os.close(handle)
+
+
+def _lock(handle: int) -> None:
+    """Lock a file for this process alone; an OSError if another has it."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -7,10 +7,6 @@ from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any
 
-from threadpoolctl import ThreadpoolController
-
-__all__ = ["one_thread"]
-
 
 def one_thread() -> AbstractContextManager[Any]:
     """A context in which BLAS and OpenMP take one thread.
@@ -22,5 +18,7 @@ def one_thread() -> AbstractContextManager[Any]:
 
 
 @lru_cache(maxsize=1)
-def _controller(n_modules: int) -> ThreadpoolController:
+def _controller(n_modules: int) -> Any:
+    from threadpoolctl import ThreadpoolController
+
     return ThreadpoolController()

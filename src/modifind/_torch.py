@@ -25,9 +25,9 @@ def import_torch(device: str, user: str) -> Any:
     if device.startswith("cuda"):
         if not torch.cuda.is_available():
             raise ValueError(f"device={device!r}, but torch finds no CUDA device; use device='cpu'")
-        found = torch.cuda.device_count()
-        if int(device.partition(":")[2] or 0) >= found:
-            raise ValueError(f"device={device!r}, but torch finds {found} CUDA device{'s' if found > 1 else ''}")
+        count = torch.cuda.device_count()
+        if int(device.partition(":")[2] or 0) >= count:
+            raise ValueError(f"device={device!r}, but torch finds {count} CUDA device{'s' if count > 1 else ''}")
     return torch
 
 
@@ -49,6 +49,6 @@ class OnDevice:
 
 
 def check_device(device: Any) -> None:
-    """Refuse what is no name of a device."""
+    """Refuse anything but the name of a device."""
     if not isinstance(device, str) or not re.fullmatch(rf"({PREFIX})?cpu|cuda(:\d+)?", device):
         raise ValueError(f"device must be 'cpu', 'cuda' or 'cuda:0', 'cuda:1', ..., not {device!r}")

@@ -1,11 +1,12 @@
-"""Warnings that point at the user's line."""
+"""Warnings: those that point at the user's line, and those that are collected for a record or for another process."""
 
 from __future__ import annotations
 
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -35,3 +36,47 @@ def _frames() -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
+
+
+def warn_once(messages: Iterable[str]) -> None:
+    """Warn of every message once, such as those that workers collected."""
+    for message in dict.fromkeys(messages):
+        warn(message)
+
+
+@contextmanager
+def collected() -> Iterator[list[str]]:
+    """Collect the texts of warnings, since those of a worker process reach nobody; the list is filled at the end."""
+    messages: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        try:
+            yield messages
+        finally:
+            messages += _texts(caught)
+
+
+@contextmanager
+def recorded(before: Iterable[str] = ()) -> Iterator[list[str]]:
+    """Collect the texts of warnings for the record; users see them at the end, each once, even if that is an error.
+
+    Warnings with the texts in `before` are not shown again.
+    """
+    messages: list[str] = []
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            yield messages
+    finally:
+        messages += _texts(caught)
+        shown = set(before)
+        for warning in caught:
+            if str(warning.message) not in shown:
+                shown.add(str(warning.message))
+                warn(warning.message, warning.category)
+
+
+def _texts(caught: Iterable[warnings.WarningMessage]) -> list[str]:
+    """The distinct texts of warnings that are meant for users."""
+    return list(dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)))

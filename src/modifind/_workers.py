@@ -10,7 +10,6 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
-from itertools import chain
 from multiprocessing import resource_tracker
 from typing import Any, TypeVar
 
@@ -28,7 +27,7 @@ DONE_AGAIN = (
     "a worker process died (out of memory?), and what it had in hand was done again; the results are the same. If it "
     "happens often, use fewer processes (n_jobs)"
 )
-MOST_DEATHS = 3  # over the same piece of work
+MAX_DEATHS = 3  # over the same piece of work
 DEAD = object()
 WATCH_SECONDS = 0.5
 # Earlier releases of joblib tell their workers nothing; those then end when they have been idle for five minutes, or on
@@ -111,28 +110,14 @@ def results_of(
     >>> list(results_of((delayed(abs)(number) for number in (-1, 2)), 1))
     [1, 2]
     """
-    calls = _Calls(jobs)
     most = len(jobs) if isinstance(jobs, list) else None
-    while True:
-        left = most if most is None else most - calls.n_done
-        try:
-            with closing(_results(calls.hand_out(), n_jobs, left, shared=shared, ordered=ordered)) as results:
-                for number, result in results:
-                    calls.done(number)
-                    yield result
-            return
-        except WorkerError:
-            warn(DONE_AGAIN)
-        # Calls are handed out in order, so those in work were among the first that are left.
-        with closing(_one_by_one(calls.unfinished()[: effective_n_jobs(n_jobs)])) as alone:
-            for number, result in alone:
-                if result is DEAD:
-                    raise WorkerError(
-                        f"a worker process died while {doing}, {MOST_DEATHS} times in a row and most likely for lack "
-                        f"of memory; {REMEDIES}"
-                    )
-                calls.done(number)
-                yield result
+    for _, result in _rounds(_Calls(jobs), n_jobs, most, shared=shared, ordered=ordered):
+        if result is DEAD:
+            raise WorkerError(
+                f"a worker process died while {doing}, {MAX_DEATHS} times in a row and most likely for lack of memory; "
+                f"{REMEDIES}"
+            )
+        yield result
 
 
 class _Calls:
@@ -168,6 +153,37 @@ class _Calls:
         self.n_done += 1
 
 
+def _rounds(
+    calls: _Calls,
+    n_jobs: int | None,
+    most: int | None,
+    split: Callable[[int, Any], list[tuple[int, Any]]] = lambda number, job: [(number, job)],
+    **options: bool,
+) -> Generator[tuple[int, Any], None, None]:
+    """Numbers and results of calls, of which there are `most`, in as many rounds as it takes workers that die.
+
+    Calls that may have been in work when a worker died are made one at a time, as `split` divides them; a result is
+    `DEAD` where workers died over the same call again and again.
+    """
+    left = most
+    while True:
+        try:
+            with closing(_results(calls.hand_out(), n_jobs, left, **options)) as results:
+                for number, result in results:
+                    calls.done(number)
+                    yield number, result
+            return
+        except WorkerError:
+            warn(DONE_AGAIN)
+        # Calls are handed out in order, so those in work were among the first that are left.
+        unfinished = calls.unfinished()[: effective_n_jobs(n_jobs)]
+        for number, _ in unfinished:
+            calls.done(number)
+        with closing(_one_by_one([single for call in unfinished for single in split(*call)])) as alone:
+            yield from alone
+        left = None if most is None else max(most - calls.n_done, 2)  # a single worker would be this process
+
+
 def _numbered(number: int, job: Any) -> tuple[int, Any]:
     function, arguments, options = job
     return number, function(*arguments, **options)
@@ -184,7 +200,7 @@ def _one_by_one(jobs: list[tuple[int, Any]]) -> Generator[tuple[int, Any], None,
                     jobs, deaths = jobs[1:], 1
             except TerminatedWorkerError:
                 deaths += 1
-        if deaths == MOST_DEATHS:
+        if deaths == MAX_DEATHS:
             yield jobs[0][0], DEAD
             jobs, deaths = jobs[1:], 1
 
@@ -212,7 +228,7 @@ def _results(
     most: int | None,
     *,
     shared: bool = True,
-    ordered: bool,
+    ordered: bool = True,
     singly: bool = False,
 ) -> Generator[Any, None, None]:
     """Results of delayed calls, of which there are `most`; a WorkerError when a worker dies."""
@@ -243,7 +259,7 @@ def _workers(n_jobs: int | None, shared: bool, ordered: bool, singly: bool) -> P
 
 
 def _stop(results: Any) -> None:
-    """End what is still under way, without joblib's warning that it was."""
+    """Cancel the calls that are left, without joblib's warning that there were some."""
     if hasattr(results, "close"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -258,7 +274,7 @@ def survivors(
     *,
     most_tasks: int,
 ) -> Generator[tuple[int, Found | None], None, None]:
-    """Results of all items in no order, whoever dies over one of them.
+    """Results of all items in no particular order, even if workers die over some of them.
 
     When a worker dies, the items that may have been in work are done again, one at a time by a worker of their own; one
     that three workers died over has no result. Then the others go on together.
@@ -289,23 +305,15 @@ def survivors(
     >>> sorted(survivors(roots, (2,), {0: 4, 1: 2}, 1, most_tasks=100))
     [(0, 2.0), (1, 1.41)]
     """
-    left = dict(items)
-    while left:
-        pairs, step = list(left.items()), max(1, len(left) // most_tasks)
-        tasks = [pairs[start : start + step] for start in range(0, len(pairs), step)]
-        jobs = (delayed(call)(*shared, task) for task in tasks)
-        try:
-            with closing(_results(jobs, n_jobs, len(tasks), ordered=False, singly=True)) as results:
-                for number, own in chain.from_iterable(results):
-                    del left[number]
-                    yield number, own
-            return
-        except WorkerError:
-            warn(DONE_AGAIN)
-        # Tasks are handed out in order, so those in work were among the first that are left.
-        unfinished = [task for task in tasks if task[0][0] in left][: effective_n_jobs(n_jobs)]
-        alone = [(pair[0], delayed(call)(*shared, [pair])) for pair in chain.from_iterable(unfinished)]
-        with closing(_one_by_one(alone)) as done:
-            for number, result in done:
-                del left[number]
-                yield number, None if result is DEAD else result[0][1]
+    pairs, step = list(items.items()), max(1, len(items) // most_tasks)
+    tasks = [pairs[start : start + step] for start in range(0, len(pairs), step)]
+
+    def split(number: int, _: Any) -> list[tuple[int, Any]]:
+        return [(pair[0], delayed(call)(*shared, [pair])) for pair in tasks[number]]
+
+    jobs = _Calls(delayed(call)(*shared, task) for task in tasks)
+    for number, result in _rounds(jobs, n_jobs, len(tasks), split, ordered=False, singly=True):
+        if result is DEAD:
+            yield number, None
+        else:
+            yield from result

@@ -6,10 +6,9 @@ import os
 from typing import Any
 
 from modifind.base import BaseModifierSelector
-from modifind.engine.call import read_call
+from modifind.engine.call import check_runs, read_call
 from modifind.engine.contrasts import fit_arms, placebo_arms
 from modifind.engine.parts import ConditionalRandomizationTest
-from modifind.engine.placebo import check_runs
 from modifind.engine.progress import Progress
 from modifind.result.placebo_result import PlaceboResult
 from modifind.statistics.families import Family

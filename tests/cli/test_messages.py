@@ -29,12 +29,12 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 import modifind
 from conftest import ROOT
 from modifind import WCMMD, EffectLikelihood, ModifierSelector, SelectionResult
+from modifind._system import LOCK_FILE
 from modifind.cli.app import main
 from modifind.cli.tables import Roles
 from modifind.cli.terminal import complain, print_dry_run
 from modifind.cli.typed import as_typed
 from modifind.data.sources import FrameSource
-from modifind.engine.lock import LOCK_FILE
 from modifind.statistics.families import Family, StudentT
 
 PAGE = ROOT / "docs" / "messages.md"

@@ -11,7 +11,7 @@ from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli.app import main
 from modifind.data.strata import stratum_folds
 from modifind.engine.reading import Given
-from modifind.engine.table import stratum_scores
+from modifind.engine.table import observed_scores
 from modifind.nuisance.propensity.overlap import overlap_of
 from modifind.nuisance.propensity.scores import PropensityModel
 from modifind.result.selection_result import SelectionResult
@@ -66,12 +66,12 @@ def test_scores_are_the_strata_s_shares_of_treated_rows(fitted):
     assert settings["null_hypothesis"].endswith("given the other features and the stratum")
     data = read(Given(X, y, treatment, strata=site))
     assert data.recorded["n_strata"] == 4
-    scores = stratum_scores(PropensityModel(), 4, data.block)
+    scores = observed_scores(PropensityModel(), data.block.scores, "", data.block)
     shares = pd.Series(treatment).groupby(site).mean()
     np.testing.assert_allclose(scores.raw, shares[site])
     profile = scores.profile(0)
     np.testing.assert_allclose(profile(np.full(600, 7.0)), scores.scores)
-    clipped = stratum_scores(PropensityModel(clip=(0.3, 0.6)), 4, data.block)
+    clipped = observed_scores(PropensityModel(clip=(0.3, 0.6)), data.block.scores, "", data.block)
     assert clipped.n_clipped == ((scores.raw < 0.3) | (scores.raw > 0.6)).sum() > 0
 
 
@@ -80,7 +80,7 @@ def test_weighted_scores_are_weighted_shares():
     arms, codes, weights = rng.integers(0, 2, 100), rng.integers(0, 2, 100), rng.uniform(0.5, 2, size=100)
     given = Given(rng.normal(size=(100, 2)), rng.normal(size=100), arms, sample_weight=weights, strata=codes)
     block = read_rows(given)[1]
-    fitted = stratum_scores(PropensityModel(), 2, block)
+    fitted = observed_scores(PropensityModel(), block.scores, "", block)
     first = codes == 0
     assert fitted.raw[first][0] == pytest.approx(weights[first & (arms == 1)].sum() / weights[first].sum())
     assert overlap_of(fitted)["max_weight_share_treated"] > 0

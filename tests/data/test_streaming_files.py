@@ -11,7 +11,7 @@ from pandas.testing import assert_frame_equal
 
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.data.sources import Piece, open_files
-from modifind.engine.passes import Look
+from modifind.engine.passes import FirstPassSums
 from streams import SMALL, close, cut, fit, fit_source, logistic_scores, row_plan
 
 
@@ -189,8 +189,10 @@ def test_source_without_rows_is_refused():
 def test_look_adds_up(few):
     pieces = list(cut(few.X, few.y, few.treatment, 300).pieces())
     rows = row_plan(9).limited(2**62)
-    whole = Look.of(Piece(0, few.X, pd.Series(few.y), pd.Series(few.treatment)), rows, "auto", digests=False)
-    parts = [Look.of(piece, rows, "auto", digests=False) for piece in pieces]
+    whole = FirstPassSums.of_piece(
+        Piece(0, few.X, pd.Series(few.y), pd.Series(few.treatment)), rows, "auto", digests=False
+    )
+    parts = [FirstPassSums.of_piece(piece, rows, "auto", digests=False) for piece in pieces]
     total = parts[0] + parts[1] + parts[2]
     assert total.summary == whole.summary
     assert total.n_sampled == whole.n_sampled

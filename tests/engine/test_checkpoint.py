@@ -18,10 +18,10 @@ from sklearn.utils import Bunch
 import modifind.engine.checkpoint
 from conftest import NEEDS_SIGNALS, ROOT, runs
 from modifind import EffectLikelihood, ModifierSelector
+from modifind._system import locked_folder
 from modifind.cli.app import main
 from modifind.datasets import make_modifiers
 from modifind.engine.checkpoint import SavedRun, differences
-from modifind.engine.lock import held
 from modifind.nuisance.propensity.scores import PropensityModel
 from streams import SMALL, cut, fit_source
 
@@ -353,7 +353,7 @@ def test_of_two_at_once_one_is_refused_and_the_other_is_right(table, tmp_path, q
 
 
 def _hold(folder, ready):
-    with held(folder):
+    with locked_folder(folder):
         ready.set()
         time.sleep(60)
 
@@ -364,12 +364,12 @@ def test_the_lock_of_a_killed_process_is_nobodys(tmp_path):
     holder = context.Process(target=_hold, args=(tmp_path, ready))
     holder.start()
     assert ready.wait(120)
-    with pytest.raises(ValueError, match="is in use by another run"), held(tmp_path):
+    with pytest.raises(ValueError, match="is in use by another run"), locked_folder(tmp_path):
         pass
     holder.kill()
     holder.join()
-    with held(tmp_path), held(tmp_path), ThreadPoolExecutor(1) as other:  # a fit within a fit
-        refused = other.submit(held(tmp_path).__enter__).exception()
+    with locked_folder(tmp_path), locked_folder(tmp_path), ThreadPoolExecutor(1) as other:  # a fit within a fit
+        refused = other.submit(locked_folder(tmp_path).__enter__).exception()
     assert "is in use by another run" in str(refused)
     assert not list(tmp_path.iterdir())
 
@@ -393,6 +393,6 @@ def test_kills_at_random_moments_change_nothing(tmp_path, quick_commands):
 
 
 def test_the_difference_has_the_name_of_the_argument():
-    one = SavedRun.of("whole", {}, 1, {}, {"weights": "a", "kept": "b"})
-    other = SavedRun.of("whole", {}, 1, {}, {"weights": "c", "kept": "d"})
+    one = SavedRun.from_settings("whole", {}, 1, {}, {"weights": "a", "kept": "b"})
+    other = SavedRun.from_settings("whole", {}, 1, {}, {"weights": "c", "kept": "d"})
     assert differences(one, other) == ["sample_weight differs", "which rows are left out differs"]

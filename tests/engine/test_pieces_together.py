@@ -429,7 +429,7 @@ def test_clusters_that_the_sample_has_no_row_of_do_not_count(monkeypatch):
     clusters, tables, fit_table = np.arange(1200) // 2, [], job.fit_table
     monkeypatch.setattr(job, "fit_table", lambda run, own, *more: tables.append(own) or fit_table(run, own, *more))
     fit(X, y, arms, 500, clusters=clusters, max_train_rows=300, explain=False)
-    numbers, found = tables[0].data.looked.numbers, tables[0].block.clusters
+    numbers, found = tables[0].data.first_pass.numbers, tables[0].block.clusters
     assert found.count == np.unique(clusters[numbers]).size < 300
     assert np.unique(np.stack((found.codes, clusters[numbers])), axis=1).shape[1] == found.count
     assert tables[0].data.schema.n_clusters == 600

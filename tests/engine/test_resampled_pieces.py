@@ -13,7 +13,7 @@ from modifind import WCMMD, ConditionalRandomizationTest, ModifierSelector, Prop
 from modifind.data.row_plan import RowPlan
 from modifind.data.sources import FrameSource
 from modifind.engine import resampling
-from modifind.engine.scored import Measured
+from modifind.engine.resampling import ColumnMeasure
 from modifind.inference.randomisation import CRTOutcome
 from modifind.statistics import Statistic
 from streams import close
@@ -80,7 +80,7 @@ def test_answer_depends_on_no_processes_batches_or_blocks(monkeypatch):
     whole = fit(X, y, arms, n_resamples=25)
     close(fit(X, y, arms, 450, n_jobs=2, n_resamples=25), whole, 1e-9)
     monkeypatch.setattr(resampling, "FIRST_BATCH", 3)
-    monkeypatch.setattr(resampling, "MOST_BATCH", 9)
+    monkeypatch.setattr(resampling, "MAX_BATCH", 9)
     close(fit(X, y, arms, n_resamples=25), whole, 1e-12)
     few = fit(X, y, arms, n_resamples=5)
     monkeypatch.setattr(resampling, "BATCH_BYTES", 1)  # one resample at a time
@@ -230,14 +230,14 @@ def test_gaps_are_refused_for_a_statistic_that_takes_none():
 
 def test_distribution_that_fails_for_some_rows_costs_one_feature(monkeypatch):
     X, y, arms, _ = table()
-    resampled = Measured.columns
+    resampled = ColumnMeasure.columns
 
     def failing(self, rows, numbers):
         if self.rule is not None and self.feature == 1 and rows.block.start > 0:
             raise RuntimeError("no such rows")
         return resampled(self, rows, numbers)
 
-    monkeypatch.setattr(Measured, "columns", failing)
+    monkeypatch.setattr(ColumnMeasure, "columns", failing)
     found = fit(X, y, arms, 300)
     assert found.table.loc["age", "p_value"] == 1.0
     assert any("'age'" in own and "no such rows" in own for own in found.warnings)

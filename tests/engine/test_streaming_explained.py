@@ -70,7 +70,7 @@ def rows_of(sample, **settings):
     whole = ScoredRows(block, tuple(sample.folds), sample.propensity, everyone, 5, 1200)
     looked, units = SimpleNamespace(numbers=block.numbers), ()
     table = SimpleNamespace(
-        whole=False, block=block, units=units, data=SimpleNamespace(looked=looked), scored=lambda propensity: whole
+        whole=False, block=block, units=units, data=SimpleNamespace(first_pass=looked), scored=lambda propensity: whole
     )
     models = SimpleNamespace(propensity=sample.propensity, explaining=model)
     explainer = Explainer(block, sample.propensity, importance, outcomes, bands=True)

@@ -17,7 +17,7 @@ from modifind.engine import fitting
 from modifind.engine.job import Job
 from modifind.engine.models import Models
 from modifind.engine.reading import Given
-from modifind.engine.table import Table, fit_scores
+from modifind.engine.table import PreparedTable, fit_scores
 from modifind.inference import analytic_test
 from modifind.nuisance.outcome.additive import AdditiveLearner, ArmLocations
 from modifind.nuisance.outcome.binary import AdditiveClassifier
@@ -463,5 +463,5 @@ def test_strata_go_with_weights_and_clusters():
     north = kept & (strata == "north")
     share = weights[north] @ a[north] / weights[north].sum()
     data, run = read(X[kept], y[kept], a[kept], sample_weight=weights[kept], strata=strata[kept])
-    scores = fit_scores(run, Table.of(run, data), np.random.SeedSequence(0)).scores
+    scores = fit_scores(run, PreparedTable.of(run, data), np.random.SeedSequence(0)).scores
     np.testing.assert_allclose(scores[strata[kept] == "north"], share)

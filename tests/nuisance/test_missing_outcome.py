@@ -13,7 +13,7 @@ from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.data.row_plan import RowPlan
 from modifind.data.schema import Schema
 from modifind.data.sources import FrameSource
-from modifind.engine.passes import Look
+from modifind.engine.passes import FirstPassSums
 from modifind.engine.reading import Given
 from modifind.engine.weighing import model_observed
 from modifind.nuisance.observation import ObservedRows
@@ -169,7 +169,7 @@ def test_weights_in_pieces_go_with_those_of_the_sample_clusters_strata_and_gaps(
 
 def test_weights_in_pieces_are_those_of_held_out_models(data):
     rows = RowPlan.of(np.random.SeedSequence(0), 5, 1)
-    look = Look.of(next(FrameSource.of(*data).pieces()), rows, "auto", digests=False)
+    look = FirstPassSums.of_piece(next(FrameSource.of(*data).pieces()), rows, "auto", digests=False)
     summary = replace(look.summary, y=replace(look.summary.y, n_missing=0))
     numbers, sample = look.sample()
     schema = Schema.of(summary, None, None)

@@ -21,6 +21,7 @@ from sklearn.metrics import roc_auc_score
 
 from modifind._threads import one_thread
 from modifind._typing import Array, Ints
+from modifind._warned import recorded
 from modifind.base import BaseModifierSelector
 from modifind.baselines.design import EffectDesign, effect_design, lasso_columns
 from modifind.baselines.lasso import N_DRAWS, SIDES, expected_max_correlation, lasso_selective_inference, residual_sd
@@ -45,11 +46,9 @@ from modifind.engine.reading import Given, Reading
 from modifind.engine.record import (
     UNRECORDED,
     data_settings,
-    distinct_messages,
     entropy_of,
     installed_versions,
     readable,
-    recorded,
 )
 from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
@@ -216,7 +215,7 @@ class SIEM(BaseModifierSelector):
             views = views_alone(table, numbers, arms, scores.scores, tested, seeds_used, self.n_jobs)
 
         settings = self._settings(data.schema, scores, fit, entropy) | data.recorded
-        messages, named = distinct_messages(caught), data.left_out
+        messages, named = tuple(caught), data.left_out
         seen = dict(zip(tested, views, strict=True))
         result = _assemble(table, seen, fit, float(self.alpha), scores, settings, messages, named)
         warn_of(result.checks, named)

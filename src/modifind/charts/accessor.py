@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from modifind._system import make_folder
 from modifind.charts.base import FORMATS, Display
 from modifind.charts.bounds import DEFAULT, BoundsDisplay
 from modifind.charts.calibration import CalibrationDisplay
@@ -20,7 +21,6 @@ from modifind.charts.forest import MOST_FEATURES, ForestDisplay
 from modifind.charts.importance import ImportanceDisplay
 from modifind.charts.overlap import OverlapDisplay
 from modifind.charts.quantiles import QuantileDisplay
-from modifind.result.writing import make_folder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

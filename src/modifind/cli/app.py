@@ -105,9 +105,9 @@ def demo(
 ) -> None:
     """Analyse an embedded table of 1500 simulated patients; leave the table, a report and a forest plot."""
     from modifind import ModifierSelector
+    from modifind._system import make_folder
     from modifind.cli.tables import write_file
     from modifind.datasets import load_trial
-    from modifind.result.writing import make_folder
 
     check_folders({"--out": out})
     trial = load_trial()

@@ -124,7 +124,7 @@ def write_outputs(writers: Mapping[str, tuple[Path | None, Callable[[Path], None
     list of str
         What could not be written, and why.
     """
-    from modifind.result.writing import make_folder
+    from modifind._system import make_folder
 
     failures = []
     for option, (path, write) in writers.items():

@@ -1,4 +1,4 @@
-"""Features looked at alone, for selectors that test them in a way of their own."""
+"""Features explained without being tested, for selectors that have tests of their own."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 from joblib import delayed
-from numpy.typing import NDArray
 
 from modifind._threads import one_thread
-from modifind._typing import Array
+from modifind._typing import Array, Ints
+from modifind._warned import collected, warn_once
 from modifind._workers import results_of
 from modifind.data.feature_matrix import FeatureTable
-from modifind.engine.record import hand_on, with_messages
 from modifind.explain.marginal import MarginalView, marginal_view
 from modifind.explain.pseudo import ArmRows, PseudoOutcomes
 from modifind.statistics.wcmmd import WCMMD
@@ -24,7 +23,7 @@ __all__ = ["MarginalView", "results_alone", "views_alone"]
 def views_alone(
     table: FeatureTable,
     outcome: Array,
-    arms: NDArray[np.int64],
+    arms: Ints,
     scores: Array,
     features: Collection[int],
     seeds: tuple[np.random.SeedSequence, np.random.SeedSequence],
@@ -54,13 +53,14 @@ def views_alone(
 
 
 def results_alone(calls: Iterable[tuple[Any, ...]], n_jobs: int | None, *, doing: str) -> list[Any]:
-    """Results of calls, functions with their arguments, whose warnings are handed on."""
-    found = list(results_of([delayed(_alone)(*call) for call in calls], n_jobs, doing=doing))
-    hand_on([messages for _, messages in found])
-    return [value for value, _ in found]
+    """Results of calls (functions with their arguments), made by several processes; their warnings are passed on."""
+    results = list(results_of([delayed(_alone)(*call) for call in calls], n_jobs, doing=doing))
+    warn_once(message for _, messages in results for message in messages)
+    return [value for value, _ in results]
 
 
-def _alone(function: Callable[..., Any], *args: Any) -> tuple[Any, tuple[str, ...]]:
-    """Work with one BLAS thread, so that results do not depend on how many workers there are."""
-    with one_thread():
-        return with_messages(function, *args)
+def _alone(function: Callable[..., Any], *args: Any) -> tuple[Any, list[str]]:
+    """Result and warnings of a call; one BLAS thread, so that results do not depend on how many workers there are."""
+    with one_thread(), collected() as messages:
+        value = function(*args)
+    return value, messages

@@ -1,8 +1,8 @@
 """Every feature of a table, tested and explained.
 
-Each is examined by one worker: the distribution of the feature is fitted and, where all rows are at hand, tested at
-once. The features of a longer table are then tested by sums over all of its rows. Last they are explained by the rows
-at hand.
+Each is examined by one worker, which fits the distribution of the feature and, where all rows are at hand, tests it.
+The features of a longer table are then tested by sums over all of its rows. Last, features are explained by the rows at
+hand.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from modifind.data.feature_groups import Feature, Unit
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.missing import LEAST_OBSERVED
 from modifind.data.wording import named
-from modifind.engine.assemble import DETERMINED, NO_SAMPLER, Examined, Finding
+from modifind.engine.assemble import NO_SAMPLER, Examined, Finding
 from modifind.engine.explaining import Explainer
-from modifind.engine.models import Models
+from modifind.engine.models import DETERMINED, Models
 from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.engine.resampling import NOTHING_RESAMPLED, ResamplingTest
-from modifind.engine.run import Run
+from modifind.engine.run import RunSettings
 from modifind.engine.scored import ScoredRows
-from modifind.engine.table import Table
+from modifind.engine.table import PreparedTable
 from modifind.engine.testing import Changes, Outcome, UnitSums, changes_of, outcome_of
 from modifind.explain.attempts import attempt, attempting, missing
 from modifind.explain.marginal import MarginalView, bandwidth_of
@@ -74,7 +74,7 @@ class UnitSeeds:
 
 @dataclass(frozen=True)
 class ChangeRows:
-    """Rows that tell what features change: all rows at hand, or some of the sample of a longer table.
+    """Rows for the tests of what features change: all rows at hand, or some of the sample of a longer table.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class ChangeRows:
     numbers : array
         Their numbers in the whole table.
     model : PreparedEffectLikelihood, optional
-        Models of the outcome that have not seen them; without any nothing is told.
+        Models of the outcome that have not seen them; without any nothing is tested.
     share : float
         Share that they are of the rows that models were fitted to.
     """
@@ -94,9 +94,9 @@ class ChangeRows:
     share: float = 1.0
 
     @classmethod
-    def of(cls, table: Table, models: Models, chosen: Ints) -> ChangeRows:
-        """Some of the rows at hand, where these are a sample; all where they are the table."""
-        rows, model, numbers = table.scored(models.propensity), models.explaining, table.data.looked.numbers
+    def of(cls, table: PreparedTable, models: Models, chosen: Ints) -> ChangeRows:
+        """The chosen rows where the rows at hand are a sample; all rows where they are the table."""
+        rows, model, numbers = table.scored(models.propensity), models.explaining, table.data.first_pass.numbers
         if table.whole or chosen.size == numbers.size:
             return cls(rows, numbers, model)
         rows = rows.part(chosen)
@@ -145,26 +145,26 @@ class Analysis:
 
     Attributes
     ----------
-    run : Run
+    run : RunSettings
         Settings.
-    table : Table
+    table : PreparedTable
         The table, without its pieces.
     models : Models
         What was fitted to the rows at hand.
     explainer : Explainer
         What explains features.
     changing : ChangeRows
-        What tells what they change.
+        Rows for the tests of what they change.
     """
 
-    run: Run
-    table: Table
+    run: RunSettings
+    table: PreparedTable
     models: Models
     explainer: Explainer
     changing: ChangeRows
 
     @classmethod
-    def of(cls, run: Run, table: Table, models: Models) -> tuple[Analysis, np.random.SeedSequence]:
+    def of(cls, run: RunSettings, table: PreparedTable, models: Models) -> tuple[Analysis, np.random.SeedSequence]:
         """The analysis, and a seed for effects of all rows together."""
         importance = models.prepared if run.statistic.measures_importance else WCMMD().prepare(models.nuisances)
         outcome_seed, overall_seed = models.nuisances.seed.spawn(2)
@@ -176,8 +176,8 @@ class Analysis:
         outcomes = PseudoOutcomes.of(rows, expected, seed=outcome_seed)
         explainer = Explainer(block, models.propensity, importance, outcomes, run.explain)
         changing = ChangeRows.of(table, models, outcomes.rows)
-        own = replace(table, data=table.data.encoded, pieces=None)
-        return cls(run, own, models, explainer, changing), overall_seed
+        sent = replace(table, data=table.data.encoded, pieces=None)
+        return cls(run, sent, models, explainer, changing), overall_seed
 
     @property
     def analytic(self) -> PreparedTerms | None:
@@ -185,14 +185,14 @@ class Analysis:
         return self.models.prepared if isinstance(self.models.prepared, PreparedTerms) else None
 
     def warn_silent(self) -> None:
-        """Name the units that the rows at hand cannot tell of although other rows may."""
+        """Name the units that are constant in the rows at hand although they vary in others."""
         table, schema = self.table.block.table, self.table.data.schema
         silent = [unit for unit in self.table.units if all(says_nothing(table, m) for m in unit.members)]
         still = [unit.name for unit in silent if not all(schema.constant[m] for m in unit.members)]
         if still:
             warn(
                 f"{named(still)}: the same, or missing, in all rows that models are fitted to, so p-values are 1; "
-                "raise max_train_rows",
+                "raise max_train_rows"
             )
 
     @property
@@ -233,7 +233,7 @@ class Analysis:
         return Examined(rule.calibration, outcome=outcome, changes=changes)
 
     def _shows(self, analytic: PreparedTerms, feature: Feature) -> bool:
-        """Whether a feature shows a sign of something, so that its distribution is worth fitting."""
+        """Whether a feature shows any sign of an effect, so that its distribution is worth fitting."""
         look, block = analytic.first_look(feature), self.table.block
         if look is None:
             return True
@@ -248,7 +248,7 @@ class Analysis:
         draws: Ints | None,
         rng: np.random.Generator,
     ) -> tuple[Outcome, Changes | None]:
-        """The test of rows that are at hand, and what the unit changes where the test's own models tell it."""
+        """The test by rows at hand, and what the unit changes where the models of the test can say that too."""
         rows, statistic, summed, changes = self.changing.rows, self.run.statistic, None, None
         if not self.table.whole:  # of a feature of clusters, which the sample tells
             rows = self.table.scored(self.models.propensity)
@@ -276,12 +276,12 @@ class Analysis:
         return test(unit.members[0], conditional, bandwidth, rng)
 
     def _for_blocks(self, feature: Feature, rule: Any) -> Examined:
-        """What those who add up the rows of a longer table need to know of a feature."""
+        """What workers that add up the rows of a longer table need of a feature."""
         analytic, calibration = self.analytic, rule.calibration
         if analytic is None:
             return Examined(calibration, for_draws(rule))
         rule, block = without_rows(rule), self.table.block
-        numbers = self.table.data.looked.numbers
+        numbers = self.table.data.first_pass.numbers
         points = rule_grid(rule, block.table, block.treatment, self.table.folds[0], numbers)
         grid = OverlapConditional(points, self.models.propensity, feature)
         reuse = analytic.reuse(feature, grid, "test", "outcome") if analytic.looks_at(feature) else {}
@@ -293,7 +293,7 @@ class Analysis:
 
     @property
     def _unseen(self) -> Examined:
-        """What is known of a feature that rows at hand, or models of them, cannot tell of."""
+        """The result for a feature that is constant in the rows at hand, or that their models do not use."""
         outcome: Outcome = NOTHING_RESAMPLED if self.analytic is None else UNSEEN
         model, changes = self.changing.model, None
         if model is not None and self.run.explain:
@@ -303,7 +303,7 @@ class Analysis:
     def explained(
         self, unit: Unit, seeds: UnitSeeds, examined: Examined, importance: Mapping[int, float] | None = None
     ) -> Finding:
-        """What was found of a unit, with its explanation; `importance` of columns is that of more rows than these."""
+        """The finding of a unit, with its explanation; `importance` of columns is passed where more rows give it."""
         bands = len(self.table.units) <= MANY_FEATURES or examined.calibration.sampler != NO_SAMPLER.sampler
         views = self.explainer.views(unit, seeds.view, importance, bands=bands)
         changes = examined.changes
@@ -320,14 +320,14 @@ class Analysis:
         return replace(self._finding(unit, views, examined), changes=changes, bounds=bounds)
 
     def unexplained(self, k: int, examined: Examined, importance: Mapping[int, float], reason: str = "") -> Finding:
-        """What was found of a unit that is not explained; a message says why, where there is a reason."""
+        """The finding of a unit that is not explained; a message gives the reason, if there is one."""
         unit, table = self.table.units[k], self.table.block.table
         views = {table.names[m]: MarginalView(importance.get(m, NAN), NAN, no_curve()) for m in unit.members}
         lost = (missing(f"feature {unit.name!r}: its curve", reason),) if reason else ()
         return replace(self._finding(unit, views, examined), messages=(*examined.messages, *lost))
 
     def _finding(self, unit: Unit, views: Mapping[str, MarginalView], examined: Examined) -> Finding:
-        """What was found of a unit; a group has the view of its most important column."""
+        """The finding of a unit; a group has the view of its most important column."""
         return Finding(
             max(views.values(), key=lambda view: view.importance),
             examined.outcome,
@@ -339,8 +339,10 @@ class Analysis:
         )
 
 
-def learn(sampler: BaseSampler, table: Table, feature: Feature, seed: np.random.SeedSequence) -> tuple[Any, bool]:
-    """What a sampler knows of a feature, or of several together by a seed, and whether the others determine it."""
+def learn(
+    sampler: BaseSampler, table: PreparedTable, feature: Feature, seed: np.random.SeedSequence
+) -> tuple[Any, bool]:
+    """The distribution of a feature, or of several together by a seed, and whether the others determine it."""
     block = table.block
     if isinstance(feature, tuple):
         parts = None if table.whole else table.folds[0]
@@ -353,7 +355,7 @@ def learn(sampler: BaseSampler, table: Table, feature: Feature, seed: np.random.
 
 
 def says_nothing(table: FeatureTable, feature: int) -> bool:
-    """Whether the rows that models are fitted to cannot tell what a feature does."""
+    """Whether a feature is constant, or nearly always missing, in the rows that models are fitted to."""
     if feature not in table.incomplete:
         return table.is_constant(feature)
     values = table.values[table.observed(feature), feature]

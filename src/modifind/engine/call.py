@@ -16,7 +16,6 @@ from modifind.data.missing import check_missing, check_missing_outcome
 from modifind.data.population import check_population
 from modifind.data.roles import assign_roles
 from modifind.engine.parts import called, resolve_statistic, resolve_test
-from modifind.engine.placebo import check_runs
 from modifind.engine.reading import Given
 from modifind.statistics.families import check_family
 
@@ -26,7 +25,7 @@ MIN_TRAIN_ROWS = 200
 def read_call(
     params: dict[str, Any], *table: Any, treated: Any = None, reference: Any = None, arms: Any = None, **columns: Any
 ) -> tuple[dict[str, Any], Given]:
-    """Settings of a selector and what its `fit` is given, with columns in the place of their names.
+    """Settings of a selector and the arguments of its `fit`, with columns in the place of their names.
 
     Parameters
     ----------
@@ -43,12 +42,12 @@ def read_call(
         A setting or an argument has no meaning.
     """
     check_params(params)
-    found = assign_roles(*table, **columns, propensity=params["propensity"])
-    more = getattr(found["X"], "more", ())
-    rows = {"strata": found.get("strata") is not None or "strata" in more, "by_row": "propensity" in more}
-    check_design(params["design"], found["propensity"], **rows)
-    params = params | {"propensity": found.pop("propensity")}
-    return params, Given(**found, treated=treated, reference=reference, arms=arms)
+    roles = assign_roles(*table, **columns, propensity=params["propensity"])
+    more = getattr(roles["X"], "more", ())
+    rows = {"strata": roles.get("strata") is not None or "strata" in more, "by_row": "propensity" in more}
+    check_design(params["design"], roles["propensity"], **rows)
+    params = params | {"propensity": roles.pop("propensity")}
+    return params, Given(**roles, treated=treated, reference=reference, arms=arms)
 
 
 def check_params(params: dict[str, Any]) -> None:
@@ -78,6 +77,12 @@ def check_params(params: dict[str, Any]) -> None:
         )
 
 
+def check_runs(n: Any, name: str = "n", least: int = 1) -> None:
+    """Refuse a number of runs that is none."""
+    if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, not {n!r}")
+
+
 def _check_scale(outcome: Any, effect_scale: Any, transform: Any) -> None:
     check_family(outcome, effect_scale)
     if transform == "log" and effect_scale != "difference":
@@ -94,7 +99,7 @@ def check_level(name: str, value: Any) -> None:
 
 
 def check_positive(name: str, value: Any) -> None:
-    """Refuse what is no finite number above 0."""
+    """Refuse anything but a finite number above 0."""
     if not isinstance(value, Real) or not 0 < float(value) < math.inf:
         raise ValueError(f"{name} must be a finite number above 0, not {value!r}")
 

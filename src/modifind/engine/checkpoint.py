@@ -1,7 +1,7 @@
-"""What a run has found so far, in a folder that the same run continues from.
+"""The results of a run so far, in a folder that the same run continues from.
 
 The folder holds `run.json`, which says what run it is, and one file for every feature tested so far. All are written
-beside their place and renamed, so that a file is whole or not there. File names carry a digest of `run.json`: files of
+to a temporary name and renamed, so that a file is whole or absent. File names carry a digest of `run.json`: files of
 another run, and any other file, are left alone.
 """
 
@@ -17,14 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from modifind._system import make_folder
 from modifind._warned import warn
 from modifind.data.wording import counted
 from modifind.engine.assemble import Examined
 from modifind.engine.fingerprint import digest, joined_digests
+from modifind.engine.passes import Unsaved
 from modifind.engine.plan import Sums
 from modifind.engine.record import installed_versions
 from modifind.result.codec import decode, encode, parse_json
-from modifind.result.writing import make_folder, write_text
+from modifind.result.writing import write_text
 
 Record = TypeVar("Record")
 FORMAT = 4
@@ -79,7 +81,7 @@ class SavedRun:
     rows: dict[str, str]
 
     @classmethod
-    def of(
+    def from_settings(
         cls, table: str, settings: dict[str, Any], seed: int, columns: dict[str, str], rows: dict[str, str]
     ) -> SavedRun:
         """A run of this version, by all its settings as a result records them."""
@@ -97,31 +99,31 @@ class SavedRun:
 
 
 def differences(old: SavedRun, new: SavedRun) -> list[str]:
-    """In what two runs differ, in words.
+    """How two runs differ, in words.
 
     Examples
     --------
-    >>> one = SavedRun.of("whole", {"cv": 5}, 1, {"age": "a1"}, {"y": "b1"})
-    >>> differences(one, SavedRun.of("whole", {"cv": 4}, 2, {"age": "a2"}, {"y": "b1"}))
+    >>> one = SavedRun.from_settings("whole", {"cv": 5}, 1, {"age": "a1"}, {"y": "b1"})
+    >>> differences(one, SavedRun.from_settings("whole", {"cv": 4}, 2, {"age": "a2"}, {"y": "b1"}))
     ['cv was 5, is 4', 'the seed was 1, is 2', "column 'age' differs"]
     """
     if old.format != new.format:
         return [f"its format is {old.format}, not {new.format}"]
     versions = sorted(_changed(old.versions, new.versions, "not installed"))
     made = {"modifind": "by"}
-    found = [f"it was made {made.get(name, 'with')} {name} {was}, this is {now}" for name, was, now in versions]
+    lines = [f"it was made {made.get(name, 'with')} {name} {was}, this is {now}" for name, was, now in versions]
     if old.table != new.table:
-        found.append(f"the rows were taken {TAKEN.get(old.table, 'in pieces')} before")
+        lines.append(f"the rows were taken {TAKEN.get(old.table, 'in pieces')} before")
     settings = _changed(_flat(old.settings), _flat(new.settings))
-    found += [f"{name} was {was!r}, is {now!r}" for name, was, now in settings]
+    lines += [f"{name} was {was!r}, is {now!r}" for name, was, now in settings]
     if old.seed != new.seed:
-        found.append(f"the seed was {old.seed}, is {new.seed}")
+        lines.append(f"the seed was {old.seed}, is {new.seed}")
     columns = _changed(dict(old.columns), dict(new.columns))
     words = {(True, False): "is new", (False, True): "is gone", (False, False): "differs"}
-    found += [f"column {name!r} {words[was is None, now is None]}" for name, was, now in columns]
+    lines += [f"column {name!r} {words[was is None, now is None]}" for name, was, now in columns]
     if not columns and old.columns != new.columns:
-        found.append("the columns come in another order")
-    return found + [f"{WORDS.get(name, name)} differs" for name, *_ in _changed(old.rows, new.rows)]
+        lines.append("the columns come in another order")
+    return lines + [f"{WORDS.get(name, name)} differs" for name, *_ in _changed(old.rows, new.rows)]
 
 
 def _changed(old: dict[str, Any], new: dict[str, Any], absent: Any = None) -> list[tuple[str, Any, Any]]:
@@ -130,12 +132,12 @@ def _changed(old: dict[str, Any], new: dict[str, Any], absent: Any = None) -> li
     return [(name, was, now) for name, was, now in pairs if was != now]
 
 
-def _flat(settings: dict[str, Any], above: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by dotted names."""
+    flat: dict[str, Any] = {}
     for name, value in settings.items():
-        own = f"{above}.{name}" if above else name
-        found.update(_flat(value, own) if isinstance(value, dict) else {own: value})
-    return found
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat
 
 
 def saved_seed(folder: str | os.PathLike[str] | None) -> int | None:
@@ -148,13 +150,13 @@ def saved_seed(folder: str | os.PathLike[str] | None) -> int | None:
 def _read_run(folder: Path) -> SavedRun:
     path = folder / RUN_FILE
     try:
-        found: SavedRun = decode(parse_json(path.read_bytes()), SavedRun)
-        if found.seed < 0:
+        run: SavedRun = decode(parse_json(path.read_bytes()), SavedRun)
+        if run.seed < 0:
             raise ValueError("its seed is negative")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ValueError(f"{path} is not a readable run of modifind ({reason}); use another folder") from None
-    return found
+    return run
 
 
 def open_folder(folder: str | os.PathLike[str], run: SavedRun) -> tuple[Path, str]:
@@ -176,15 +178,14 @@ def open_folder(folder: str | os.PathLike[str], run: SavedRun) -> tuple[Path, st
     text = json.dumps(encode(run, SavedRun), indent=1, allow_nan=False) + "\n"
     if not (path / RUN_FILE).exists():
         _write(path / RUN_FILE, text, keep=True)
-    found = _read_run(path)
-    other = differences(found, run)
-    if other and not any(path.glob(f"*-{found.token}*.json")):  # nothing would be lost
+    saved = _read_run(path)
+    lines = differences(saved, run)
+    if lines and any(path.glob(f"*-{saved.token}*.json")):
+        more = len(lines) - SHOWN_DIFFERENCES
+        shown = "; ".join(lines[:SHOWN_DIFFERENCES]) + (f"; and {more} more" if more > 0 else "")
+        raise ValueError(f"checkpoint {folder} belongs to another run: {shown}. Use another folder or empty this one.")
+    if lines:  # of a run that has saved nothing
         _write(path / RUN_FILE, text)
-        other = []
-    if other:
-        more = len(other) - SHOWN_DIFFERENCES
-        named = "; ".join(other[:SHOWN_DIFFERENCES]) + (f"; and {more} more" if more > 0 else "")
-        raise ValueError(f"checkpoint {folder} belongs to another run: {named}. Use another folder or empty this one.")
     return path, run.token
 
 
@@ -215,12 +216,15 @@ def _save_record(path: Path, owner: str, value: Any, hint: Any) -> None:
 
 def _load_record(path: Path, owner: str, hint: type[Record]) -> Record:
     """What `_save_record` saved; a ValueError says that the file is damaged."""
-    found = parse_json(path.read_bytes())
-    if not isinstance(found, dict) or set(found) != {"check", "record"} or found["check"] != _check(found["record"]):
+    content = parse_json(path.read_bytes())
+    if not isinstance(content, dict) or set(content) != {"check", "record"}:
+        raise ValueError("it has no check sum")
+    record = content["record"]
+    if content["check"] != _check(record):
         raise ValueError("its check sum is wrong")
-    if set(found["record"]) != {"of", "value"} or found["record"]["of"] != owner:
+    if set(record) != {"of", "value"} or record["of"] != owner:
         raise ValueError("it is of something else")
-    return decode(found["record"]["value"], hint)
+    return decode(record["value"], hint)
 
 
 def _check(record: Any) -> str:
@@ -233,8 +237,8 @@ class Checkpoint:
 
     Attributes
     ----------
-    folder : Path
-        Where they are kept.
+    folder : Path or None
+        Where they are kept; None keeps nothing.
     token : str
         What marks the files of this run.
     names : tuple of str
@@ -245,22 +249,23 @@ class Checkpoint:
         What is in them.
     """
 
-    folder: Path
+    folder: Path | None
     token: str
     names: tuple[str, ...]
     kind: str = "feature"
     holds: Any = Examined
 
     def _path(self, feature: int) -> Path:
-        return self.folder / f"{self.kind}-{self.token}-{feature:05d}.json"
+        return (self.folder or Path()) / f"{self.kind}-{self.token}-{feature:05d}.json"
 
     def save(self, feature: int, finding: Any) -> None:
         """Save one feature, whole or not at all."""
-        _save_record(self._path(feature), self.names[feature], finding, self.holds)
+        if self.folder is not None:
+            _save_record(self._path(feature), self.names[feature], finding, self.holds)
 
     def save_here(self, feature: int, finding: Any) -> None:
         """Save from a worker, unless it works where the folder is not."""
-        if (self.folder / RUN_FILE).exists():
+        if self.folder is not None and (self.folder / RUN_FILE).exists():
             self.save(feature, finding)
 
     def save_missing(self, feature: int, finding: Any) -> None:
@@ -270,21 +275,24 @@ class Checkpoint:
 
     def load(self) -> dict[int, Any]:
         """Features on file, with a warning for files that cannot be used."""
-        found: dict[int, Any] = {}
+        records: dict[int, Any] = {}
         damaged = []
         for feature, name in enumerate(self.names):
             path = self._path(feature)
             if path.exists():
                 try:
-                    found[feature] = _load_record(path, name, self.holds)
+                    records[feature] = _load_record(path, name, self.holds)
                 except DAMAGED:
                     damaged.append(name)
         if damaged:
             warn(
                 f"checkpoint {self.folder}: {counted(len(damaged), 'damaged file')} not used, and done again: "
-                f"{', '.join(map(repr, damaged))}",
+                f"{', '.join(map(repr, damaged))}"
             )
-        return found
+        return records
+
+
+UNSAVED = Checkpoint(None, "", ())
 
 
 @dataclass(frozen=True)
@@ -295,7 +303,7 @@ class SavedSums:
     sums: Sums
 
 
-class PassCheckpoint:
+class PassCheckpoint(Unsaved):
     """Sums over the pieces of a table so far, saved now and then.
 
     Parameters
@@ -307,26 +315,24 @@ class PassCheckpoint:
     seed : int
         The seed.
 
-    Attributes
-    ----------
-    notes : list of str
-        What the user should be warned of.
     """
 
     wants_digests = True
 
     def __init__(self, folder: str | os.PathLike[str], settings: dict[str, Any], seed: int) -> None:
+        super().__init__()
         self._given = folder
         self._settings = settings
         self._seed = seed
         self._path = Path()
         self._last = time.monotonic()
-        self.notes: list[str] = []
 
     def open(self, pieces: Sequence[Mapping[str, Mapping[str, str]]]) -> None:
         """Continue, or refuse another run, given the digests of all pieces."""
-        columns, rows = (joined_digests([own[part] for own in pieces]) for part in ("columns", "rows"))
-        folder, token = open_folder(self._given, SavedRun.of("pieces", self._settings, self._seed, columns, rows))
+        columns, rows = (joined_digests([digests[what] for digests in pieces]) for what in ("columns", "rows"))
+        folder, token = open_folder(
+            self._given, SavedRun.from_settings("pieces", self._settings, self._seed, columns, rows)
+        )
         self._path = folder / f"sums-{token}.json"
 
     def load(self) -> SavedSums | None:

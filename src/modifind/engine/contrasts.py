@@ -1,4 +1,4 @@
-"""Several arms: each against the reference by an analysis of two arms, and what they say together.
+"""Several arms: each is compared with the reference by an analysis of two arms, and the results are combined.
 
 A contrast is the analysis of the rows of its two arms with the same seed, so that ``fit(..., arms=(reference, label))``
 gives it again.
@@ -7,7 +7,6 @@ gives it again.
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from modifind._warned import warn
+from modifind._warned import collected, warn
 from modifind.data.column_types import treatment_name
 from modifind.data.containers import as_column, is_distributed, is_known
 from modifind.data.several_arms import Comparison, compare_arms, label_counts
@@ -27,7 +26,7 @@ from modifind.engine.assemble import MODIFIER, PROGNOSTIC, reselected
 from modifind.engine.job import Fitted, Job
 from modifind.engine.progress import Progress
 from modifind.engine.reading import Given
-from modifind.engine.record import distinct_messages, installed_versions
+from modifind.engine.record import installed_versions
 from modifind.engine.resuming import seed_of
 from modifind.inference.adjust import adjust_p_values, simes_p_values
 from modifind.inference.contrasts import adjust_contrasts
@@ -35,7 +34,7 @@ from modifind.result.placebo_result import PlaceboResult
 from modifind.result.selection_result import SelectionResult
 from modifind.result.several_arms import merged_texts
 
-LONGEST_FOLDER = 40
+MAX_LABEL_IN_FOLDER = 40  # characters
 
 
 def fit_arms(params: dict[str, Any], given: Given) -> Fitted:
@@ -61,28 +60,29 @@ def compared(given: Given, propensity: Any) -> Comparison | None:
     if given.reference is None and given.arms is None and not isinstance(propensity, Mapping):
         return None
     columns, name = _treatment(given)
-    named = {"treated": given.treated, "reference": given.reference, "arms": given.arms}
-    found = compare_arms(label_counts(columns), **named, name=name)
+    labels = {"treated": given.treated, "reference": given.reference, "arms": given.arms}
+    comparison = compare_arms(label_counts(columns), **labels, name=name)
     if isinstance(propensity, Mapping):
-        for label in found.others:
-            found.share(label, propensity, name)
-    elif len(found.others) > 1 and (is_known(propensity) or "propensity" in getattr(given.X, "more", ())):
+        for label in comparison.others:
+            comparison.share(label, propensity, name)
+    elif len(comparison.others) > 1 and (is_known(propensity) or "propensity" in getattr(given.X, "more", ())):
         raise ValueError(
             "propensity is the probability of one of two arms; with several arms give the share of each, "
             "propensity={label: share}, or compare two of them (arms=)"
         )
-    return found
+    return comparison
 
 
 def _treatment(given: Given) -> tuple[Iterable[pd.Series[Any]], str]:
     """The treatment, in pieces, and what messages call it."""
     X, treatment = given.X, given.treatment
     if isinstance(X, FileSource):
-        own = FileSource(X.files, (X.treatment,), X.treatment, X.treatment, piece_rows=X.piece_rows)
-        return (piece.treatment for piece in own.pieces()), treatment_name(pd.Series(name=X.treatment, dtype=object))
+        column_alone = FileSource(X.files, (X.treatment,), X.treatment, X.treatment, piece_rows=X.piece_rows)
+        name = treatment_name(pd.Series(name=X.treatment, dtype=object))
+        return (piece.treatment for piece in column_alone.pieces()), name
     if is_distributed(X):
-        parts = (part.compute() for part in treatment.to_delayed(optimize_graph=False))
-        return parts, treatment_name(pd.Series(name=treatment.name, dtype=object))
+        partitions = (partition.compute() for partition in treatment.to_delayed(optimize_graph=False))
+        return partitions, treatment_name(pd.Series(name=treatment.name, dtype=object))
     if is_source(X):
         return (piece.treatment for piece in X.pieces()), "treatment"
     if treatment is None:
@@ -92,9 +92,9 @@ def _treatment(given: Given) -> tuple[Iterable[pd.Series[Any]], str]:
 
 
 def fit_contrasts(params: dict[str, Any], given: Given, comparison: Comparison) -> Fitted:
-    """Fit every contrast; what they say together.
+    """Fit every contrast and combine the results.
 
-    After Ctrl-C the result has the contrasts that were done by then, and what there is of the one under way.
+    After Ctrl-C the result has the contrasts that were done by then, and as much as there is of the one under way.
 
     Raises
     ------
@@ -102,52 +102,48 @@ def fit_contrasts(params: dict[str, Any], given: Given, comparison: Comparison) 
         Ctrl-C before there was anything.
     """
     fits: dict[str, Fitted] = {}
-    messages: dict[str, tuple[str, ...]] = {}
+    messages: dict[str, list[str]] = {}
     interrupted = False
     try:
-        for label, own in _settings_of_contrasts(params, comparison):
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always", UserWarning)
+        for label, settings in _settings_of_contrasts(params, comparison):
+            with collected() as messages[str(label)]:
                 try:
-                    with _contrast_named(comparison, label), Job.locked(own) as job:
+                    with _contrast_named(comparison, label), Job.locked(settings) as job:
                         fits[str(label)] = job.fit(replace(given, **comparison.pair(label)))
                     interrupted = fits[str(label)].interrupted
                 except KeyboardInterrupt:
                     interrupted = True
-                finally:
-                    messages[str(label)] = distinct_messages(caught)
             if interrupted:
                 break
     finally:
-        told = merged_texts(messages, comparison.reference)
-        for message in told:
-            warn(message)
+        texts = merged_texts(messages, comparison.reference)
+        for text in texts:
+            warn(text)
     if not fits:
         raise KeyboardInterrupt
     columns, result, _ = next(iter(fits.values()))
     if len(comparison.others) > 1:
         if interrupted:
-            done = f"interrupted: {len(fits)} of {counted(len(comparison.others), 'contrast')} begun or done"
-            warn(done)
-            told = [*told, done]
-        results = {label: own.result for label, own in fits.items()}
-        result = combined(results, comparison, told, params["alpha"], params["adjust"])
+            texts.append(f"interrupted: {len(fits)} of {counted(len(comparison.others), 'contrast')} begun or done")
+            warn(texts[-1])
+        results = {label: fitted.result for label, fitted in fits.items()}
+        result = combined(results, comparison, texts, params["alpha"], params["adjust"])
     return Fitted(columns, result, interrupted)
 
 
 def placebo_contrasts(
     params: dict[str, Any], given: Given, comparison: Comparison, n: int
 ) -> tuple[PlaceboResult | None, bool]:
-    """Placebo runs of every contrast: what the runs of one number find together, unless Ctrl-C came before the end."""
-    found: dict[str, PlaceboResult] = {}
-    for label, own in _settings_of_contrasts(params, comparison):
-        with _contrast_named(comparison, label), Job.locked(own) as job:
-            found[str(label)], interrupted = job.placebo(replace(given, **comparison.pair(label)), n)
+    """Placebo runs of every contrast, those of one number combined, unless Ctrl-C came before the end."""
+    results: dict[str, PlaceboResult] = {}
+    for label, settings in _settings_of_contrasts(params, comparison):
+        with _contrast_named(comparison, label), Job.locked(settings) as job:
+            results[str(label)], interrupted = job.placebo(replace(given, **comparison.pair(label)), n)
         if len(comparison.others) == 1:
-            return found[str(label)], interrupted
+            return results[str(label)], interrupted
         if interrupted:
             return None, True
-    return combined_placebos(found, params["alpha"], params["adjust"]), False
+    return combined_placebos(results, params["alpha"], params["adjust"]), False
 
 
 def contrast_settings(params: dict[str, Any], comparison: Comparison, label: Any) -> dict[str, Any]:
@@ -158,22 +154,22 @@ def contrast_settings(params: dict[str, Any], comparison: Comparison, label: Any
 
 
 def _settings_of_contrasts(params: dict[str, Any], comparison: Comparison) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """For every contrast its label and settings: the same seed, a part of the progress, a folder of its own."""
+    """The label and settings of every contrast: the same seed, a share of the progress, a folder of its own."""
     n_contrasts = len(comparison.others)
     if n_contrasts == 1:
         yield comparison.others[0], contrast_settings(params, comparison, comparison.others[0])
         return
-    folders = [_folder(params["checkpoint"], place, label) for place, label in enumerate(comparison.others)]
+    folders = [_folder(params["checkpoint"], number, label) for number, label in enumerate(comparison.others)]
     seed = seed_of(params["random_state"], folders[0])
-    for place, label in enumerate(comparison.others):
-        progress = _part_of(params["progress"], place, n_contrasts)
-        changed = {"random_state": seed, "checkpoint": folders[place], "progress": progress}
+    for number, label in enumerate(comparison.others):
+        progress = _share_of(params["progress"], number, n_contrasts)
+        changed = {"random_state": seed, "checkpoint": folders[number], "progress": progress}
         yield label, contrast_settings(params, comparison, label) | changed
 
 
 @contextmanager
 def _contrast_named(comparison: Comparison, label: Any) -> Iterator[None]:
-    """A refusal names the contrast where there are several."""
+    """Name the contrast in a refusal where there are several."""
     try:
         yield
     except ValueError as error:
@@ -182,36 +178,35 @@ def _contrast_named(comparison: Comparison, label: Any) -> Iterator[None]:
         raise ValueError(f"{error} (in the comparison of {label!r} with {comparison.reference!r})") from error
 
 
-def _folder(checkpoint: Any, place: int, label: Any) -> Path | None:
+def _folder(checkpoint: Any, number: int, label: Any) -> Path | None:
     if checkpoint is None:
         return None
-    return Path(checkpoint) / f"arm-{place + 1}-{re.sub(r'[^A-Za-z0-9.]+', '-', str(label))[:LONGEST_FOLDER]}"
+    return Path(checkpoint) / f"arm-{number + 1}-{re.sub(r'[^A-Za-z0-9.]+', '-', str(label))[:MAX_LABEL_IN_FOLDER]}"
 
 
-def _part_of(progress: bool | Progress, place: int, n_parts: int) -> bool | Progress:
-    """The progress of one of several parts, as that of the whole."""
+def _share_of(progress: bool | Progress, number: int, n_contrasts: int) -> bool | Progress:
+    """The progress of one of several contrasts, as that of them all."""
     if not callable(progress):
         return progress
-    return lambda done, total: progress(place * total + done, n_parts * total)
+    return lambda done, total: progress(number * total + done, n_contrasts * total)
 
 
 def combined(
-    results: Mapping[str, SelectionResult], comparison: Comparison, told: Iterable[str], alpha: float, adjust: str
+    results: Mapping[str, SelectionResult], comparison: Comparison, messages: Iterable[str], alpha: float, adjust: str
 ) -> SelectionResult:
-    """What contrasts say together: does a feature modify any of them, and which?
+    """The result of all contrasts together: does a feature modify any of them, and which?
 
     Contrasts that were not reached count as if nothing had been found there.
     """
     features = next(iter(results.values())).table.index
-    found = {label: own.table["p_value"] for label, own in results.items()}
-    none = pd.Series(np.nan, index=features)
-    p_values = pd.DataFrame({str(label): found.get(str(label), none) for label in comparison.others}, index=features)
+    columns = {label: result.table["p_value"] for label, result in results.items()}
+    p_values = pd.DataFrame(columns, index=features, columns=[str(label) for label in comparison.others], dtype=float)
     omnibus = simes_p_values(p_values)
     adjusted = adjust_p_values(np.where(np.isnan(omnibus), 1.0, omnibus), adjust)
     within = pd.DataFrame(
         adjust_contrasts(p_values.fillna(1.0), adjusted, alpha, adjust), index=features, columns=p_values.columns
     )
-    by_arm = {label: reselected(own, within[label], alpha, adjust) for label, own in results.items()}
+    by_arm = {label: reselected(result, within[label], alpha, adjust) for label, result in results.items()}
     chosen = (adjusted <= alpha) & ~np.isnan(omnibus)
     return SelectionResult(
         table=_table(by_arm, omnibus, np.where(np.isnan(omnibus), np.nan, adjusted), chosen),
@@ -220,7 +215,7 @@ def combined(
         overlap={},
         settings=_settings(by_arm, comparison),
         versions=installed_versions(),
-        warnings=tuple(told),
+        warnings=tuple(messages),
         placebo=_placebo(by_arm, comparison, alpha, adjust),
         by_arm=by_arm,
     )
@@ -228,22 +223,22 @@ def combined(
 
 def _table(by_arm: Mapping[str, SelectionResult], omnibus: Any, adjusted: Any, chosen: Any) -> pd.DataFrame:
     """The features; importance and statistic are those of the contrast with the smallest p-value."""
-    tables = [own.table for own in by_arm.values()]
-    best = np.array([own["p_value"].fillna(2.0) for own in tables]).argmin(axis=0)
+    tables = [result.table for result in by_arm.values()]
+    best = np.array([table["p_value"].fillna(2.0) for table in tables]).argmin(axis=0)
     rows = np.arange(best.size)
-    predicts = np.array([own["role"] == PROGNOSTIC for own in tables]).any(axis=0)
-    cautions = ([str(own["caution"].iloc[m]) for own in tables] for m in rows)
-    arms = ([label for label, own in by_arm.items() if own.table["selected"].iloc[m]] for m in rows)
+    predicts = np.array([table["role"] == PROGNOSTIC for table in tables]).any(axis=0)
+    cautions = ([str(table["caution"].iloc[m]) for table in tables] for m in rows)
+    arms = ([label for label, result in by_arm.items() if result.table["selected"].iloc[m]] for m in rows)
     return pd.DataFrame(
         {
-            "kind": np.array([own["kind"] for own in tables], dtype=object)[best, rows],
-            **{name: np.array([own[name] for own in tables])[best, rows] for name in ("importance", "statistic")},
+            "kind": np.array([table["kind"] for table in tables], dtype=object)[best, rows],
+            **{name: np.array([table[name] for table in tables])[best, rows] for name in ("importance", "statistic")},
             "p_value": omnibus,
             "p_adjusted": adjusted,
             "selected": chosen,
             "role": np.where(chosen, MODIFIER, np.where(predicts, PROGNOSTIC, "")),
-            "arms": [", ".join(own) for own in arms],
-            "caution": ["; ".join(dict.fromkeys(filter(None, own))) for own in cautions],
+            "arms": [", ".join(labels) for labels in arms],
+            "caution": ["; ".join(dict.fromkeys(filter(None, texts))) for texts in cautions],
         },
         index=tables[0].index,
     )
@@ -252,15 +247,15 @@ def _table(by_arm: Mapping[str, SelectionResult], omnibus: Any, adjusted: Any, c
 def _settings(by_arm: Mapping[str, SelectionResult], comparison: Comparison) -> dict[str, Any]:
     """Settings that the contrasts share, and the sizes of all arms."""
     settings = dict(next(iter(by_arm.values())).settings)
-    n_treated = {label: int(own.settings["n_treated"]) for label, own in by_arm.items()}
-    n_control = max(int(own.settings["n_control"]) for own in by_arm.values())
-    models = {label: str(own.settings["propensity_model"]) for label, own in by_arm.items()}
+    n_treated = {label: int(result.settings["n_treated"]) for label, result in by_arm.items()}
+    n_control = max(int(result.settings["n_control"]) for result in by_arm.values())
+    models = {label: str(result.settings["propensity_model"]) for label, result in by_arm.items()}
     for name in ("n_rows_other_arms", "propensity_r2", "propensity_known"):
         settings.pop(name, None)
     if settings.get("model"):
-        stacks = "; ".join(f"{label}: {own.settings['model']['stack']}" for label, own in by_arm.items())
+        stacks = "; ".join(f"{label}: {result.settings['model']['stack']}" for label, result in by_arm.items())
         settings["model"] = {**settings["model"], "stack": stacks}
-    if any(own.settings.get("interrupted") for own in by_arm.values()) or len(by_arm) < len(comparison.others):
+    if any(result.settings.get("interrupted") for result in by_arm.values()) or len(by_arm) < len(comparison.others):
         settings["interrupted"] = True
     design = {name: value for name, value in settings["design"].items() if name != "share"}
     return settings | {
@@ -279,17 +274,17 @@ def _settings(by_arm: Mapping[str, SelectionResult], comparison: Comparison) -> 
 def _placebo(
     by_arm: Mapping[str, SelectionResult], comparison: Comparison, alpha: float, adjust: str
 ) -> PlaceboResult | None:
-    found = {label: own.placebo for label, own in by_arm.items() if own.placebo is not None}
-    return combined_placebos(found, alpha, adjust) if len(found) == len(comparison.others) else None
+    placebos = {label: result.placebo for label, result in by_arm.items() if result.placebo is not None}
+    return combined_placebos(placebos, alpha, adjust) if len(placebos) == len(comparison.others) else None
 
 
-def combined_placebos(found: Mapping[str, PlaceboResult], alpha: float, adjust: str) -> PlaceboResult:
-    """What placebo runs of several contrasts find together: runs of one number, as if they were one table."""
-    tables = [own.table.set_index(["run", "feature"])["p_value"] for own in found.values()]
-    both = pd.concat(tables, axis=1, join="inner")
-    table = pd.Series(simes_p_values(both), index=both.index, name="p_value").reset_index()
+def combined_placebos(by_arm: Mapping[str, PlaceboResult], alpha: float, adjust: str) -> PlaceboResult:
+    """Placebo runs of several contrasts: those of one number are combined, as if they were one table."""
+    tables = [placebo.table.set_index(["run", "feature"])["p_value"] for placebo in by_arm.values()]
+    joined = pd.concat(tables, axis=1, join="inner")
+    table = pd.Series(simes_p_values(joined), index=joined.index, name="p_value").reset_index()
     by_run = table.groupby("run", sort=False)["p_value"]
-    table["selected"] = by_run.transform(lambda own: adjust_p_values(own.fillna(1.0), adjust)) <= alpha
-    first = next(iter(found.values()))
-    drawn = "; ".join(dict.fromkeys(own.drawn for own in found.values()))
+    table["selected"] = by_run.transform(lambda p_values: adjust_p_values(p_values.fillna(1.0), adjust)) <= alpha
+    first = next(iter(by_arm.values()))
+    drawn = "; ".join(dict.fromkeys(placebo.drawn for placebo in by_arm.values()))
     return PlaceboResult(table, first.n_asked, first.chance, f"in every comparison of two arms {drawn}")

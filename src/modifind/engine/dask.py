@@ -28,14 +28,13 @@ from modifind.data.pieces import Piece
 from modifind.data.row_plan import RowPlan, generous_limit
 from modifind.data.sources import ALL_ROWS, Kept, has_row_scores
 from modifind.data.wording import listed
-from modifind.engine.passes import Look, Unsaved, add_up, check_unchanged
+from modifind.engine.passes import FirstPassSums, Unsaved, add_up, check_unchanged
 from modifind.engine.progress import Progress
+from modifind.engine.scored import RowPass
 from modifind.explain.attempts import described
 
 if TYPE_CHECKING:
     from distributed import Client
-
-    from modifind.engine.checkpoint import PassCheckpoint
 
 WATCH_SECONDS = 10.0  # how often workers are looked for, and how long a scheduler may take to name them
 PATIENCE_SECONDS = 300.0  # without a worker; clusters that grow when they are asked to need some minutes
@@ -47,7 +46,7 @@ CLUSTER_LOST = (
 MISMATCH = r"Mismatched dtypes found(?:.|\n)*?Expected \|\n\S+\n\| (.+?) +\| (\S+) +\| (\S+) +\|"
 STARTS = 3  # of a local cluster, whose workers may die while they start
 FAN_IN = 8  # sums that a worker adds up at a time
-MOST_RUNS = 256  # sums that come here, to be added up and saved
+MAX_RUNS = 256  # sums that come here, to be added up and saved
 # Dask has its workers give memory back at once, which makes every array of a few hundred kilobytes a call to the system
 # and sums much slower. Here freed memory is kept, up to 256 MB; one thread of BLAS and OpenMP each.
 WORKER_ENVIRONMENT = {
@@ -60,7 +59,7 @@ WORKER_ENVIRONMENT = {
 
 
 def silence_logs() -> None:
-    """Keep Dask's own words off the command line, where what goes wrong is told in one line."""
+    """Keep Dask's logs off the command line, where an error is one line."""
     import_dask()
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     for handler in logging.getLogger("distributed").handlers:
@@ -123,7 +122,7 @@ class DaskPieces:
         Which rows are kept.
     dropped : Dropped
         A count of the others, once they have been looked at.
-    checkpoint : PassCheckpoint or Unsaved
+    checkpoint : Unsaved
         Where sums are saved now and then, for a pass that was stopped to go on from there.
     """
 
@@ -133,7 +132,7 @@ class DaskPieces:
     lengths: list[int] = field(default_factory=list)
     kept: Kept = ALL_ROWS
     dropped: Dropped = field(default_factory=Dropped)
-    checkpoint: PassCheckpoint | Unsaved = field(default_factory=Unsaved)
+    checkpoint: Unsaved = field(default_factory=Unsaved)
     _started: bool = False
     _workers: frozenset[str] = frozenset()
 
@@ -171,7 +170,7 @@ class DaskPieces:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop what was started."""
+        """Stop a cluster that was started here."""
         if self._started:
             self.client.close()
 
@@ -185,7 +184,7 @@ class DaskPieces:
             )
             self._workers = frozenset(present)  # each loss is told once, however many passes follow
 
-    def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[Look, RowPlan]:
+    def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[FirstPassSums, RowPlan]:
         """Count the rows of every partition, then look at each; only its rows of the sample come back."""
         try:
             with self._attended() as futures:
@@ -205,23 +204,23 @@ class DaskPieces:
         with self._attended() as begun:
             parts = self._filled(self._each(_look, rows, discrete_features, self.checkpoint.wants_digests))
             begun += self.client.compute([_in_tree(parts)])
-            look: Look = self.client.gather(begun)[0]
+            first: FirstPassSums = self.client.gather(begun)[0]
         if n_rows > n_sample:
-            self.checkpoint.open(look.digests)
-        return look.pruned(rows, n_sample)
+            self.checkpoint.open(first.digests)
+        return first.pruned(rows, n_sample)
 
     def observed(self, rule: Callable[[Piece], Piece]) -> DaskPieces:
         """The rows that a rule makes of every partition, once these have been looked at."""
         parts = self._each(_observed, rule)
-        columns = {name: [own[name] for own in parts] for name in [*self.columns, "sample_weight"]}
+        columns = {name: [part[name] for part in parts] for name in [*self.columns, "sample_weight"]}
         return replace(self, columns=columns, kept=ALL_ROWS, lengths=[])
 
-    def sums(self, plan: Any, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
+    def sums(self, work: RowPass, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
         """Sums over all rows, those of some partitions added up by the workers; which ones, their number alone says."""
 
         def runs(n_done: int) -> Generator[Any, None, None]:
-            parts = self._filled(self._each(_sums, plan))
-            trees = [_in_tree(own) for own in _in_groups(parts, max(FAN_IN, -(-len(parts) // MOST_RUNS)))]
+            parts = self._filled(self._each(_sums, work))
+            trees = [_in_tree(group) for group in _in_groups(parts, max(FAN_IN, -(-len(parts) // MAX_RUNS)))]
             with self._attended() as begun:
                 begun += self.client.compute(trees[n_done:])
                 for future in begun:
@@ -235,7 +234,7 @@ class DaskPieces:
 
     def _filled(self, parts: list[Any]) -> list[Any]:
         """Those of the partitions that have rows."""
-        return [own for own, length in zip(parts, self.lengths, strict=True) if length]
+        return [part for part, length in zip(parts, self.lengths, strict=True) if length]
 
     def _each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
         """A delayed call for every partition."""
@@ -253,9 +252,9 @@ class DaskPieces:
 
     @contextmanager
     def _attended(self) -> Iterator[list[Any]]:
-        """Wait for the cluster as long as there is one, say in a line what went wrong, and leave nothing behind.
+        """Wait for the cluster as long as there is one, turn errors into one line, and leave nothing behind.
 
-        Gives a list for the futures that are begun.
+        Yields a list for the futures that are begun.
         """
         futures: list[Any] = []
         ended = threading.Event()
@@ -270,9 +269,9 @@ class DaskPieces:
                 raise ValueError(f"a partition of the table cannot be read: {error}") from None
             if not isinstance(error, KeyError):
                 raise
-            # That is what pandas says of a column that is not there.
-            found = re.fullmatch(r"\[(.*)\] not .*", str(error.args[0]), flags=re.DOTALL)
-            lacking = found[1] if found else listed(error.args)
+            # pandas raises it for a column that is missing.
+            named = re.fullmatch(r"\[(.*)\] not .*", str(error.args[0]), flags=re.DOTALL)
+            lacking = named[1] if named else listed(error.args)
             raise ValueError(
                 f"a partition of the table lacks column {lacking}; give all of them the same columns"
             ) from None
@@ -280,7 +279,7 @@ class DaskPieces:
             ended.set()
 
     def _watch(self, futures: list[Any], ended: threading.Event) -> None:
-        """Give up what is under way when there has been no worker, or no answer, for too long."""
+        """Cancel the futures when there has been no worker, or no answer, for too long."""
         seen = time.monotonic()
         while not ended.wait(WATCH_SECONDS):
             if self._present():
@@ -299,7 +298,7 @@ class DaskPieces:
 
 @contextmanager
 def errors_told(client: Client) -> Iterator[None]:
-    """Say in a line what became of work on a cluster, where its own errors are long or say little."""
+    """Turn errors of a cluster, which are long or say little, into one line."""
     distributed = import_dask()
     try:
         yield
@@ -354,8 +353,10 @@ def _count(start: int, parts: dict[str, Any], kept: Kept) -> tuple[int, Dropped]
     return len(piece.X), dropped
 
 
-def _look(start: int, parts: dict[str, Any], kept: Kept, rows: RowPlan, discrete_features: Any, digests: bool) -> Look:
-    return Look.of(_piece(start, parts, kept)[0], rows, discrete_features, digests=digests)
+def _look(
+    start: int, parts: dict[str, Any], kept: Kept, rows: RowPlan, discrete_features: Any, digests: bool
+) -> FirstPassSums:
+    return FirstPassSums.of_piece(_piece(start, parts, kept)[0], rows, discrete_features, digests=digests)
 
 
 def _observed(start: int, parts: dict[str, Any], kept: Kept, rule: Callable[[Piece], Piece]) -> dict[str, Any]:
@@ -363,8 +364,8 @@ def _observed(start: int, parts: dict[str, Any], kept: Kept, rule: Callable[[Pie
     return {"X": piece.X, "y": piece.y, "treatment": piece.treatment, **piece.more}
 
 
-def _sums(start: int, parts: dict[str, Any], kept: Kept, plan: Any) -> Any:
-    return plan.sums(_piece(start, parts, kept)[0])
+def _sums(start: int, parts: dict[str, Any], kept: Kept, work: RowPass) -> Any:
+    return work.sums(_piece(start, parts, kept)[0])
 
 
 def _in_tree(parts: list[Any]) -> Any:
@@ -373,7 +374,7 @@ def _in_tree(parts: list[Any]) -> Any:
 
     add = delayed(_add, pure=False)
     while len(parts) > 1:
-        parts = [add(own) for own in _in_groups(parts, FAN_IN)]
+        parts = [add(group) for group in _in_groups(parts, FAN_IN)]
     return parts[0]
 
 

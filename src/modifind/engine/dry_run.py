@@ -19,11 +19,11 @@ from modifind.engine.contrasts import compared, contrast_settings
 from modifind.engine.job import Job
 from modifind.engine.placebo import Assignment
 from modifind.engine.reading import Data
-from modifind.engine.run import Run
+from modifind.engine.run import RunSettings
 from modifind.engine.table import design_of
 from modifind.statistics.families import family_of
 
-MOST_NAMES = 12
+MAX_NAMES = 12
 # Seconds of one process, from fits of 1,000 to 10,000 rows with 5 to 30 features: whatever the table, for every
 # feature, and for every row of every feature.
 BASE, PER_FEATURE, PER_CELL = 0.4, 0.07, 2.9e-5
@@ -31,7 +31,7 @@ EXPLAINING = 1.8  # times as long with explanations
 
 
 def describe(params: dict[str, Any], *table: Any, **columns: Any) -> list[tuple[str, str]]:
-    """What a selector would do, in pairs of a heading and a line.
+    """The plan of a run, in pairs of a heading and a line.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def describe(params: dict[str, Any], *table: Any, **columns: Any) -> list[tuple[
         given = replace(given, **comparison.pair(comparison.others[0]))
         arms = _arms(comparison)
     data, run = Job.of(params).checked(given, weigh=False)
-    frame, design = data.looked.sample.X, design_of(run, data)
+    frame, design = data.first_pass.sample.X, design_of(run, data)
     lines = [
         ("rows", f"{sum(comparison.counts.values()):,}" if arms and comparison is not None else _rows(data)),
         ("treatment", _treatment(data)),
@@ -69,7 +69,7 @@ def describe(params: dict[str, Any], *table: Any, **columns: Any) -> list[tuple[
         ("adjusted for", f"{len(data.adjusted)}, not tested: {_listed(data.adjusted)}" if data.adjusted else ""),
         ("not tested", _untested(data, frame)),
         ("missing values", _gaps(frame)),
-        ("tested as one", _listed([f"{name} ({', '.join(own)})" for name, own in run.feature_groups.items()])),
+        ("tested as one", _listed([f"{name} ({', '.join(columns)})" for name, columns in run.feature_groups.items()])),
         *_rows_known(data),
         ("in pieces", _pieces(data, params["max_train_rows"]) if run.statistic.in_pieces else ""),
         ("design", _design(design)),
@@ -82,7 +82,7 @@ def describe(params: dict[str, Any], *table: Any, **columns: Any) -> list[tuple[
 
 
 def _arms(comparison: Comparison) -> list[tuple[str, str]]:
-    """Of several arms how many rows they have, and that lines are those of the first comparison."""
+    """The rows of several arms, with a note that the other lines are those of the first comparison."""
     if len(comparison.others) == 1:
         return []
     shown = [f"{label} {comparison.counts[label]:,} rows" for label in comparison.others]
@@ -92,7 +92,7 @@ def _arms(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def _rows(data: Data) -> str:
-    n_rows, dropped = data.arms.size, data.looked.dropped
+    n_rows, dropped = data.arms.size, data.first_pass.dropped
     n_passed = n_rows + dropped.n_dropped + dropped.n_weightless + dropped.n_other_arms
     n_passed += data.recorded.get("outcome_weights", {}).get("n_missing", 0)
     return f"{n_rows:,}" + (f" of {n_passed:,}; the others are left out" if n_passed > n_rows else "")
@@ -106,8 +106,8 @@ def _treatment(data: Data) -> str:
     return name + ", ".join(f"{label} ({role}) {count:,} rows" for label, role, count in labels)
 
 
-def _outcome(data: Data, run: Run) -> str:
-    y = outcome_values(data.looked.sample.y)
+def _outcome(data: Data, run: RunSettings) -> str:
+    y = outcome_values(data.first_pass.sample.y)
     kind = family_of(y, run.outcome, run.effect_scale).kind
     name = f"{data.recorded['outcome_name']}: " if "outcome_name" in data.recorded else ""
     compared = "" if run.effect_scale == "difference" else f"; arms compared by {run.effect_scale.replace('_', ' ')}s"
@@ -123,15 +123,15 @@ def _outcome(data: Data, run: Run) -> str:
 def _features(data: Data, kind: str) -> str:
     """How many features of a kind are tested, and which."""
     table = data.block.table
-    own = [m for m in range(len(data.columns_in)) if table.kind(m) == kind and not table.is_constant(m)]
-    tested = [(table.names[m], table.n_levels(m)) for m in own if table.names[m] not in data.adjusted]
+    columns = [m for m in range(len(data.columns_in)) if table.kind(m) == kind and not table.is_constant(m)]
+    tested = [(table.names[m], table.n_levels(m)) for m in columns if table.names[m] not in data.adjusted]
     names = [f"{name} ({levels} levels)" if levels else name for name, levels in tested]
     return f"{len(names)}: {_listed(names)}" if names else ""
 
 
 def _untested(data: Data, frame: pd.DataFrame) -> str:
     """Features that are not tested, by the reason why."""
-    found: dict[str, list[str]] = {}
+    by_reason: dict[str, list[str]] = {}
     for m, name in enumerate(data.block.table.names[: len(data.columns_in)]):
         if name in data.adjusted or not data.block.table.is_constant(m):
             continue
@@ -139,8 +139,8 @@ def _untested(data: Data, frame: pd.DataFrame) -> str:
         if name in data.left_out:
             distinct = 2 * frame.iloc[:, data.columns_in.index(name)].nunique() > len(frame)
             reason = "looks like an identifier" if distinct else "no two levels have rows enough in each arm"
-        found.setdefault(reason, []).append(name)
-    return "; ".join(f"{_listed(names)}: {why}" for why, names in found.items())
+        by_reason.setdefault(reason, []).append(name)
+    return "; ".join(f"{_listed(names)}: {why}" for why, names in by_reason.items())
 
 
 def _gaps(frame: pd.DataFrame) -> str:
@@ -154,7 +154,7 @@ def _pieces(data: Data, most: int) -> str:
     return f"models are fitted to a random sample of {most:,} rows, and all rows are scored"
 
 
-def _test(run: Run) -> str:
+def _test(run: RunSettings) -> str:
     adjusted = "unadjusted p-values" if run.adjust == "none" else f"p-values adjusted ({run.adjust})"
     name = run.statistic.name or type(run.statistic).__name__
     return f"{name}, sampler {type(run.sampler).__name__}; {adjusted}, level {run.alpha:g}"
@@ -166,20 +166,20 @@ def _placebos(data: Data, runs: int, design: Design) -> str:
 
 
 def _rows_known(data: Data) -> list[tuple[str, str]]:
-    found, known = [], data.recorded
+    lines, known = [], data.recorded
     if "n_strata" in known:
-        found.append(("strata", f"{known['n_strata']}; models and samplers condition on them"))
+        lines.append(("strata", f"{known['n_strata']}; models and samplers condition on them"))
     if "outcome_weights" in known:
-        own = known["outcome_weights"]
-        shown = f"missing in {own['n_missing']:,} rows ({own['share_missing']:.0%}); models of who has one would weight"
-        found.append(("outcomes", f"{shown} the others for them"))
+        weights = known["outcome_weights"]
+        shown = f"missing in {weights['n_missing']:,} rows ({weights['share_missing']:.0%})"
+        lines.append(("outcomes", f"{shown}; models of who has one would weight the others for them"))
     elif "sample_weight" in known:
-        found.append(("weights", f"worth {known['sample_weight']['effective_rows']:,.0f} rows that count alike"))
+        lines.append(("weights", f"worth {known['sample_weight']['effective_rows']:,.0f} rows that count alike"))
     if "clusters" in known:
-        found.append(
+        lines.append(
             ("clusters", f"{known['clusters']['n_clusters']:,}; rows of a cluster are not taken as independent")
         )
-    return found
+    return lines
 
 
 def _design(design: Design) -> str:
@@ -199,7 +199,7 @@ def _propensity(estimator: Any, data: Data, design: Design) -> str:
     return "known, one score per row" if np.ndim(estimator) else f"known, {float(estimator):g} for every row"
 
 
-def _time(data: Data, run: Run, placebos: int) -> str:
+def _time(data: Data, run: RunSettings, placebos: int) -> str:
     n, d, n_jobs = data.arms.size, len(data.columns_in) - len(data.adjusted), effective_n_jobs(run.n_jobs)
     once = BASE + d * (PER_FEATURE + PER_CELL * n)
     seconds = once * (EXPLAINING if run.explain else 1.0) + once * placebos
@@ -223,5 +223,5 @@ def _duration(seconds: float) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -17,7 +17,7 @@ from modifind.data.pieces import Piece
 SIZE = 16
 
 
-def digest(*parts: bytes) -> str:
+def digest(*texts: bytes) -> str:
     """One hexadecimal number of some bytes.
 
     Examples
@@ -26,20 +26,20 @@ def digest(*parts: bytes) -> str:
     (True, False)
     """
     hasher = hashlib.blake2b(digest_size=SIZE)
-    for part in parts:
-        hasher.update(len(part).to_bytes(8, "little"))
-        hasher.update(part)
+    for text in texts:
+        hasher.update(len(text).to_bytes(8, "little"))
+        hasher.update(text)
     return hasher.hexdigest()
 
 
 def table_digests(table: FeatureTable) -> dict[str, str]:
     """A digest of every column: its kind, its labels and its values."""
-    found = {}
+    digests = {}
     for m, name in enumerate(table.names):
         labels = json.dumps([[type(label).__name__, str(label)] for label in table.categories[m] or ()])
         values = np.ascontiguousarray(table.values[:, m]).tobytes()
-        found[name] = digest(table.kind(m).encode(), labels.encode(), values)
-    return found
+        digests[name] = digest(table.kind(m).encode(), labels.encode(), values)
+    return digests
 
 
 def row_digests(**rows: Any) -> dict[str, str]:
@@ -77,5 +77,5 @@ def joined_digests(pieces: Sequence[Mapping[str, str]]) -> dict[str, str]:
     >>> joined_digests(halves) == joined_digests(halves), joined_digests(whole) == joined_digests(halves)
     (True, False)
     """
-    names = dict.fromkeys(name for own in pieces for name in own)
-    return {name: digest(*(own[name].encode() for own in pieces if name in own)) for name in names}
+    names = dict.fromkeys(name for digests in pieces for name in digests)
+    return {name: digest(*(digests[name].encode() for digests in pieces if name in digests)) for name in names}

@@ -1,7 +1,7 @@
-"""The walk of a run: models of the rows at hand, a test of every feature by all rows, explanations, and the record.
+"""The steps of a run: models of the rows at hand, a test of every feature by all rows, explanations, and the record.
 
 A table in memory is tested as its features are examined. A longer one is tested by sums that are added up over its
-pieces, by whoever reads them.
+pieces, by the workers that read them.
 """
 
 from __future__ import annotations
@@ -14,44 +14,57 @@ from typing import Any
 import numpy as np
 
 from modifind._threads import one_thread
-from modifind._warned import warn
+from modifind._warned import collected, warn
 from modifind._workers import WORKER_DIED, WorkerError, survivors
+from modifind.data.design import Design
+from modifind.data.feature_groups import Unit
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.wording import named
 from modifind.engine.analysis import Analysis, UnitSeeds
-from modifind.engine.assemble import UNTESTED, Examined, Finding, failure_of, tell
-from modifind.engine.checkpoint import Checkpoint
+from modifind.engine.assemble import UNTESTED, Examined, Finding, TableFindings, warn_of_findings
+from modifind.engine.checkpoint import UNSAVED, Checkpoint
 from modifind.engine.models import Models
-from modifind.engine.passes import Pieces
+from modifind.engine.passes import TablePieces
 from modifind.engine.plan import Plan, Sums
 from modifind.engine.progress import ProgressBar
-from modifind.engine.record import collected, data_settings, design_settings
+from modifind.engine.record import data_settings, design_settings, failure_of, group_settings, null_hypothesis
 from modifind.engine.repeats import steadied
-from modifind.engine.resampling import MeasuringPass, check_sums, measure, measured_columns, resampled_tests, size_of
+from modifind.engine.resampling import (
+    OBSERVED,
+    MeasuringPass,
+    check_sums,
+    measure,
+    measured_columns,
+    resampled_tests,
+    size_of,
+)
 from modifind.engine.review import baseline_settings, review_columns
-from modifind.engine.run import Run
-from modifind.engine.scored import OBSERVED
-from modifind.engine.table import Table, design_of
-from modifind.engine.testing import Outcome, outcome_of
-from modifind.engine.units import Tested, group_settings, null_hypothesis, warn_constant_members
+from modifind.engine.run import RunSettings
+from modifind.engine.table import PreparedTable, design_of
+from modifind.engine.testing import UnitSums, outcome_of
 from modifind.explain.attempts import described
 from modifind.explain.overview import Overview
+from modifind.inference import CRTOutcome
 from modifind.nuisance.propensity.overlap import OverlapSums
-from modifind.nuisance.propensity.scores import FittedPropensity
 
 MAX_TASKS = 100
 
 
 def fit_table(
-    run: Run, table: Table, checkpoint: Checkpoint | None = None, known: Mapping[int, Examined] | None = None
-) -> Tested:
+    run: RunSettings,
+    table: PreparedTable,
+    checkpoint: Checkpoint = UNSAVED,
+    known: Mapping[int, Examined] | None = None,
+) -> TableFindings:
     """Fit models, scores and distributions, and test and explain every feature.
 
     Parameters
     ----------
-    run : Run
+    run : RunSettings
         Settings.
-    table : Table
+    table : PreparedTable
         The table.
-    checkpoint : Checkpoint, optional
+    checkpoint : Checkpoint
         Where features of a table in memory are saved as soon as they are tested.
     known : mapping, optional
         Features that are tested already, by position.
@@ -75,7 +88,7 @@ def fit_table(
             examined = steadied(analysis, examined)
         except KeyboardInterrupt:
             interrupted = True
-    findings = {k: analysis.unexplained(k, own, importance or {}) for k, own in examined.items()}
+    findings = {k: analysis.unexplained(k, of_unit, importance or {}) for k, of_unit in examined.items()}
     if not interrupted:
         explained, interrupted = _explained(analysis, examined, importance)
         findings |= explained
@@ -84,12 +97,12 @@ def fit_table(
 
 
 def _every_unit(
-    analysis: Analysis, title: str, call: Callable[..., list[Any]], more: Any, items: Mapping[int, Any], total: int
+    analysis: Analysis, title: str, step: Callable[..., Any], shared: Any, items: Mapping[int, Any]
 ) -> Iterator[tuple[int, Any]]:
     """Results of a step for every unit as they come, by several processes; None where workers died over one."""
-    run = analysis.run
-    sent = replace(analysis, run=replace(run, progress=False))  # what is told of it may not be fit to be sent
-    results = survivors(call, (sent, more), items, run.n_jobs, most_tasks=MAX_TASKS)
+    run, total = analysis.run, len(analysis.table.units)
+    sent = replace(analysis, run=replace(run, progress=False))  # a callable may not be fit to be sent
+    results = survivors(_in_turn, (step, sent, shared), items, run.n_jobs, most_tasks=MAX_TASKS)
     with ProgressBar(run.progress, title) as advance, closing(results):
         done = total - len(items)
         advance(done, total)
@@ -99,49 +112,48 @@ def _every_unit(
             advance(done, total)
 
 
+def _in_turn(
+    step: Callable[..., Any], analysis: Analysis, shared: Any, pairs: list[tuple[int, Any]]
+) -> list[tuple[int, Any]]:
+    """Results of a step for some units, by one thread so that they do not depend on the number of workers."""
+    with one_thread():
+        return [(k, step(analysis, shared, k, item)) for k, item in pairs]
+
+
 def _examined(
-    analysis: Analysis, checkpoint: Checkpoint | None, known: Mapping[int, Examined]
+    analysis: Analysis, checkpoint: Checkpoint, known: Mapping[int, Examined]
 ) -> tuple[dict[int, Examined], bool]:
     """Distributions and, in memory, tests of all units; one that fails costs no other. And whether Ctrl-C came."""
-    n_units = len(analysis.table.units)
     analysis.warn_silent()
-    found = dict(known)
-    left = {k: seeds for k, seeds in analysis.seeds.items() if k not in found}
+    of_units = dict(known)
+    left = {k: seeds for k, seeds in analysis.seeds.items() if k not in known}
     title = "Testing features" if analysis.table.whole else "Fitting distributions of features"
     try:
-        for k, examined in _every_unit(analysis, title, _examine_units, checkpoint, left, n_units):
-            found[k] = Examined(failure=WORKER_DIED) if examined is None else examined
-            if checkpoint is not None and not found[k].failure:
-                checkpoint.save_missing(k, found[k])
+        for k, examined in _every_unit(analysis, title, _examine, checkpoint, left):
+            of_units[k] = examined or Examined(failure=WORKER_DIED)
+            if not of_units[k].failure:
+                checkpoint.save_missing(k, of_units[k])
     except KeyboardInterrupt:
-        if checkpoint is not None:  # workers may have saved more than they handed on
-            found = {**checkpoint.load(), **found}
-        if not found:
+        of_units = {**checkpoint.load(), **of_units}  # workers may have saved more than they handed on
+        if not of_units:
             raise
-        return found, True
-    if all(examined.failure for examined in found.values()):
-        raise WorkerError(f"no feature could be tested: {found[0].failure}")
-    return {k: found[k] for k in range(n_units)}, False
+        return of_units, True
+    if all(examined.failure for examined in of_units.values()):
+        raise WorkerError(f"no feature could be tested: {of_units[0].failure}")
+    return dict(sorted(of_units.items())), False
 
 
-def _examine_units(
-    analysis: Analysis, checkpoint: Checkpoint | None, pairs: list[tuple[int, UnitSeeds]]
-) -> list[tuple[int, Examined]]:
-    """What is found of some units; warnings travel with each, and so does what went wrong."""
-    found = []
-    for k, seeds in pairs:
-        unit = analysis.table.units[k]
-        try:
-            # One thread, so that results do not depend on how many workers there are.
-            with one_thread(), collected() as messages:
-                examined = analysis.examine(unit, seeds)
-            examined = replace(examined, messages=tuple(messages))
-        except Exception as error:
-            examined = Examined(failure=failure_of(error, unit.name))
-        if checkpoint is not None and not examined.failure:
-            checkpoint.save_here(k, examined)
-        found.append((k, examined))
-    return found
+def _examine(analysis: Analysis, checkpoint: Checkpoint, k: int, seeds: UnitSeeds) -> Examined:
+    """Examine a unit, and keep the warnings or the error."""
+    unit = analysis.table.units[k]
+    try:
+        with collected() as messages:
+            examined = analysis.examine(unit, seeds)
+    except Exception as error:
+        return Examined(failure=failure_of(error, unit.name))
+    examined = replace(examined, messages=tuple(messages))
+    checkpoint.save_here(k, examined)
+    return examined
 
 
 def _explained(
@@ -149,43 +161,34 @@ def _explained(
 ) -> tuple[dict[int, Finding], bool]:
     """Findings with explanations; Ctrl-C leaves the rest out, and tests are kept. And whether it came."""
     seeds, n_units = analysis.seeds, len(examined)
-    items = {k: (own, seeds[k]) for k, own in examined.items()}
-    found: dict[int, Finding] = {}
+    items = {k: (of_unit, seeds[k]) for k, of_unit in examined.items()}
+    findings: dict[int, Finding] = {}
     try:
-        given = _explain_units, importance, items, n_units
-        for k, finding in _every_unit(analysis, "Explaining features", *given):
-            lost = analysis.unexplained(k, examined[k], importance or {}, WORKER_DIED)
-            found[k] = lost if finding is None else finding
+        for k, finding in _every_unit(analysis, "Explaining features", _explain, importance, items):
+            findings[k] = finding or analysis.unexplained(k, examined[k], importance or {}, WORKER_DIED)
     except KeyboardInterrupt:
-        warn(
-            f"interrupted: all features are tested, but {n_units - len(found)} of {n_units} not explained",
-        )
-        return found, True
-    return found, False
+        warn(f"interrupted: all features are tested, but {n_units - len(findings)} of {n_units} not explained")
+        return findings, True
+    return findings, False
 
 
-def _explain_units(
-    analysis: Analysis,
-    importance: Mapping[int, float] | None,
-    pairs: list[tuple[int, tuple[Examined, UnitSeeds]]],
-) -> list[tuple[int, Finding]]:
-    """Units with their explanations; one that fails costs neither its test nor another's explanation."""
-    found = []
-    for k, (examined, seeds) in pairs:
-        try:
-            with one_thread(), collected() as messages:
-                finding = analysis.explained(analysis.table.units[k], seeds, examined, importance)
-            finding = replace(finding, messages=(*examined.messages, *messages))
-        except Warning:
-            raise  # those that the user has made errors
-        except Exception as error:
-            finding = analysis.unexplained(k, examined, importance or {}, described(error))
-        found.append((k, finding))
-    return found
+def _explain(
+    analysis: Analysis, importance: Mapping[int, float] | None, k: int, item: tuple[Examined, UnitSeeds]
+) -> Finding:
+    """A unit with its explanation; one that fails costs neither its test nor another's explanation."""
+    examined, seeds = item
+    try:
+        with collected() as messages:
+            finding = analysis.explained(analysis.table.units[k], seeds, examined, importance)
+    except Warning:
+        raise  # those that the user has made errors
+    except Exception as error:
+        return analysis.unexplained(k, examined, importance or {}, described(error))
+    return replace(finding, messages=(*examined.messages, *messages))
 
 
 def _tested_in_passes(
-    analysis: Analysis, table: Table, pieces: Pieces, examined: dict[int, Examined]
+    analysis: Analysis, table: PreparedTable, pieces: TablePieces, examined: dict[int, Examined]
 ) -> tuple[dict[int, Examined], dict[int, float], OverlapSums]:
     """Tests of the features of a longer table by sums over all rows, importance of its columns, and overlap."""
     run, n_rows = analysis.run, table.data.schema.n_rows
@@ -198,20 +201,14 @@ def _tested_in_passes(
         known = {(m, OBSERVED): (column,) for m, column in zip(plan.columns, sums.columns, strict=True)}
         values, _ = measure(pieces, MeasuringPass(plan.scoring, plan.importance, plan.columns), known, n_rows, advance)
     if analysis.analytic is None:
-        tests = _resampled(analysis, pieces, plan, examined, sums)
+        examined = _resampled(analysis, pieces, plan, examined, sums)
     else:
-        tests = {k: _by_sums(analysis, own, sums.features[k]) for k, own in examined.items()}
-    examined = {k: replace(own, **_tested(tests[k])) for k, own in examined.items()}
+        examined = {k: _by_sums(analysis, of_unit, sums.features[k]) for k, of_unit in examined.items()}
     return examined, {m: values[m, OBSERVED] for m in plan.columns}, sums.overlap_of_clusters
 
 
-def _tested(test: Outcome | str | None) -> dict[str, Any]:
-    """The fields of a feature's test, or of why there is none."""
-    return {"outcome": None, "failure": test} if isinstance(test, str) else {"outcome": test}
-
-
 def _plan(analysis: Analysis, examined: Mapping[int, Examined]) -> Plan:
-    """What is sent to those who add up rows."""
+    """What workers that add up rows are sent."""
     table, models, units, seeds = analysis.table, analysis.models, analysis.table.units, analysis.seeds
     one_row = table.scored(models.propensity).part(np.arange(1))
     first = one_row.nuisances
@@ -234,35 +231,43 @@ def _plan(analysis: Analysis, examined: Mapping[int, Examined]) -> Plan:
     )
 
 
-def _by_sums(analysis: Analysis, examined: Examined, sums: Any) -> Outcome | str | None:
-    """The test of one unit by its sums; why there is none where it could not be tested."""
+def _by_sums(analysis: Analysis, examined: Examined, sums: UnitSums) -> Examined:
+    """A unit with its test by sums, or with the reason why it could not be tested."""
     if examined.failure or sums.failure:
-        return examined.failure or sums.failure
+        return replace(examined, outcome=None, failure=examined.failure or sums.failure)
     if examined.rule is None:
-        return examined.outcome
-    return outcome_of(sums, examined.reuse, analysis.table.freedom, two_sided=analysis.run.statistic.two_sided)
+        return examined
+    two_sided = analysis.run.statistic.two_sided
+    return replace(examined, outcome=outcome_of(sums, examined.reuse, analysis.table.freedom, two_sided=two_sided))
 
 
 def _resampled(
-    analysis: Analysis, pieces: Pieces, plan: Plan, examined: Mapping[int, Examined], sums: Sums
-) -> dict[int, Outcome | str | None]:
-    """Compare every feature of a longer table with resampled copies of it; the outcome, or why there is none."""
-    run, table, models, block = analysis.run, analysis.table, analysis.models, analysis.table.block
-    follows, features = run.statistic.follows_scores, {}
-    keys = table.stream(run, "features").generate_state(block.table.n_features, np.uint64).tolist()
-    places = {unit.members[0]: k for k, unit in enumerate(table.units)}
-    for m, k in places.items():
+    analysis: Analysis, pieces: TablePieces, plan: Plan, examined: Mapping[int, Examined], sums: Sums
+) -> dict[int, Examined]:
+    """Compare every feature of a longer table with resampled copies of it."""
+    run, table, models = analysis.run, analysis.table, analysis.models
+    follows, columns = run.statistic.follows_scores, {}
+    keys = table.stream(run, "features").generate_state(table.block.table.n_features, np.uint64).tolist()
+    feature_of = {k: unit.members[0] for k, unit in enumerate(table.units)}
+    for k, m in feature_of.items():
         rule = examined[k].rule
         if rule is not None and m in plan.columns:
             values = models.propensity.profile_values(m) if follows else None
-            features[m] = plan.columns[m].resampled(rule, keys[m], follows=follows, profile=values)
+            columns[m] = plan.columns[m].resampled(rule, keys[m], follows=follows, profile=values)
     first = table.scored(models.propensity).part(np.arange(1)).nuisances
-    work = MeasuringPass(plan.scoring, models.prepared.at(first), features)
+    work = MeasuringPass(plan.scoring, models.prepared.at(first), columns)
     sizes = {m: size_of(column) for m, column in zip(plan.columns, sums.columns, strict=True)}
     with ProgressBar(run.progress) as advance:
         n_resamples, n_rows = run.max_resamples(len(table.units)), table.data.schema.n_rows
-        found = resampled_tests(pieces, work, run.test, n_resamples, n_rows, advance, sizes)
-    return {k: found.get(m, examined[k].failure or examined[k].outcome) for m, k in places.items()}
+        outcomes = resampled_tests(pieces, work, run.test, n_resamples, n_rows, advance, sizes)
+    return {k: _with_test(examined[k], outcomes.get(m)) for k, m in feature_of.items()}
+
+
+def _with_test(examined: Examined, test: CRTOutcome | str | None) -> Examined:
+    """A unit with its test, or with the reason why it failed; unchanged where there was nothing to test."""
+    if examined.failure or test is None:
+        return examined
+    return replace(examined, failure=test) if isinstance(test, str) else replace(examined, outcome=test)
 
 
 def _concluded(
@@ -272,50 +277,63 @@ def _concluded(
     seed: np.random.SeedSequence,
     *,
     interrupted: bool,
-) -> Tested:
-    """What was found of the whole table, and on record."""
+) -> TableFindings:
+    """Findings about the whole table, and what the result records."""
     run, table, models, outcomes = analysis.run, analysis.table, analysis.models, analysis.explainer.outcomes
     block, units, propensity, data = table.block, table.units, models.propensity, table.data
     names = tuple(unit.name for unit in units)
-    tell(names, findings)
-    untested = {block.table.names[m] for m in table.copies} | data.left_out
-    untested |= warn_constant_members(block.table, units)
+    warn_of_findings(names, findings)
+    untestable = {block.table.names[m] for m in table.copies} | data.left_out
+    untestable |= _warn_constant_members(block.table, units)
     overview = Overview()
     if run.explain and not interrupted:
         shown = block.table if outcomes.rows.size == block.y.size else block.table.part(outcomes.rows)
         overview = Overview.of(
             outcomes, analysis.explainer.importance.y_bandwidth, shown, units, data.schema.n_rows, seed
         )
-    randomised = design_of(run, data).randomised
-    return Tested(
+    design, outcome_name = design_of(run, data), data.recorded.get("outcome_name")
+    columns = review_columns(
+        propensity,
+        block.y,
+        randomised=design.randomised,
+        population=run.population,
+        clusters=block.clusters,
+        outcome_name=outcome_name,
+        positive=run.outcome_transform == "log",
+        levels=data.outside,
+    )
+    settings = _recorded(analysis, design)
+    if design.randomised:
+        tested = {block.table.names[m] for unit in units for m in unit.members}
+        settings |= baseline_settings(columns, block.table, outcome_name, tested)
+    return TableFindings(
         names=names,
         kinds=[unit.kind(block.table) for unit in units],
         findings=findings,
-        named=frozenset(untested),
+        warned_of=frozenset(untestable),
         overlap=overlap.overlap(propensity),
         overview=overview,
         score_histogram=overlap.score_histogram(),
-        columns=review_columns(
-            propensity,
-            block.y,
-            randomised=randomised,
-            population=run.population,
-            clusters=block.clusters,
-            outcome_name=data.recorded.get("outcome_name"),
-            positive=run.outcome_transform == "log",
-            levels=data.outside,
-        ),
+        columns=columns,
         columns_in=data.columns_in,
-        settings=_recorded(analysis, randomised=randomised),
+        settings=settings,
         interrupted=interrupted,
     )
 
 
-def _recorded(analysis: Analysis, *, randomised: bool) -> dict[str, Any]:
+def _warn_constant_members(table: FeatureTable, units: tuple[Unit, ...]) -> set[str]:
+    """Name the constant columns of groups in a warning; returns the groups that have no other."""
+    still = [table.names[m] for unit in units if unit.group for m in unit.members if table.is_constant(m)]
+    if still:
+        warn(f"constant columns cannot modify anything: {named(still)}")
+    return {unit.name for unit in units if unit.group and unit.is_constant(table)}
+
+
+def _recorded(analysis: Analysis, design: Design) -> dict[str, Any]:
     """What a result records beyond the selector's arguments."""
     run, table, models, outcomes = analysis.run, analysis.table, analysis.models, analysis.explainer.outcomes
     data, schema, block = table.data, table.data.schema, table.block
-    known, n_explained, n_units = data.recorded, outcomes.rows.size, len(table.units)
+    n_explained, n_units = outcomes.rows.size, len(table.units)
     kind = run.family(block.y, block.treatment).kind
     n_resamples = run.max_resamples(n_units)
     needed = run.test.needed_resamples(n_units, run.alpha, run.adjust) if n_resamples else 0
@@ -324,32 +342,12 @@ def _recorded(analysis: Analysis, *, randomised: bool) -> dict[str, Any]:
         "n_resamples_needed": needed,
         "model": getattr(models.prepared, "description", None),
         **data_settings(schema.arm_labels, schema.n_rows, schema.n_treated, models.propensity, run.seed),
-        **known,
-        "design": design_settings(design_of(run, data), models.propensity.raw),
-        "null_hypothesis": null_hypothesis(
-            run.statistic,
-            run.sampler,
-            adjusted="adjust_for" in known,
-            strata="n_strata" in known,
-            groups=bool(run.feature_groups),
-            kind=kind,
-            effect_scale=run.effect_scale,
-        ),
+        **data.recorded,
+        "design": design_settings(design, models.propensity.raw),
+        "null_hypothesis": null_hypothesis(run, kind, data.recorded),
         "outcome_kind": kind,
         **group_settings(run.feature_groups, block.table, table.units),
         **({"outcome_levels": True} if outcomes.levels else {}),
         **({"n_explained_rows": n_explained} if n_explained < schema.n_rows else {}),
-        **_baseline(table, models.propensity, randomised=randomised),
         **({} if table.repeated is None else {"repeated_rows": table.repeated.settings}),
     }
-
-
-def _baseline(table: Table, propensity: FittedPropensity, *, randomised: bool) -> dict[str, Any]:
-    """What is recorded of tested columns that are called like the outcome before the treatment."""
-    return baseline_settings(
-        propensity,
-        randomised=randomised,
-        tested=[table.block.table.names[m] for unit in table.units for m in unit.members],
-        clusters=table.block.clusters,
-        outcome_name=table.data.recorded.get("outcome_name"),
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,35 +12,35 @@ from typing import Any, NamedTuple
 from joblib import effective_n_jobs
 
 from modifind._memory import remedies_told, warn_of_memory
-from modifind._warned import warn
+from modifind._system import locked_folder
+from modifind._warned import collected, recorded, warn
 from modifind.data.containers import is_distributed
 from modifind.data.feature_groups import read_feature_groups
 from modifind.data.missing import Dropped
 from modifind.data.row_plan import RowPlan
 from modifind.data.sources import ALL_ROWS, Kept, KeptRows, Source, has_row_scores, is_source
-from modifind.engine.assemble import assemble
-from modifind.engine.checkpoint import Checkpoint
+from modifind.engine.assemble import TableFindings, assemble
+from modifind.engine.checkpoint import UNSAVED, Checkpoint
 from modifind.engine.fitting import fit_table
-from modifind.engine.lock import held
 from modifind.engine.parts import (
     ConditionalRandomizationTest,
     Statistic,
     agreeing_sampler,
     called,
-    recorded_settings,
     resolve_propensity,
     resolve_statistic,
     resolve_test,
 )
-from modifind.engine.passes import LocalPieces, Pieces
+from modifind.engine.passes import LocalPieces, TablePieces, Unsaved
 from modifind.engine.placebo import run_placebos
-from modifind.engine.reading import Data, Given, Looked, Reading
-from modifind.engine.record import distinct_messages, recorded, with_messages
+from modifind.engine.reading import Data, FirstPass, Given, Reading
+from modifind.engine.record import recorded_settings
 from modifind.engine.resuming import continued_pass, continued_tests, seed_of
-from modifind.engine.run import Run
-from modifind.engine.table import Table, check_settings, read_for, refuse_later_columns, stream
-from modifind.engine.units import Tested
+from modifind.engine.run import RunSettings
+from modifind.engine.table import PreparedTable, check_settings, read_for, refuse_later_columns, seed_stream
 from modifind.engine.weighing import model_observed, with_record
+from modifind.nuisance.conditional import BaseSampler
+from modifind.nuisance.propensity.scores import PropensityModel
 from modifind.result.concerns import warn_of
 from modifind.result.placebo_result import PlaceboResult
 from modifind.result.selection_result import SelectionResult
@@ -62,58 +62,69 @@ class Fitted(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """What a selector does with a table of two arms.
+    """A run of a selector on a table of two arms: settings that are ready, and the steps from table to result.
 
     Attributes
     ----------
     params : dict
         Arguments of the selector.
-    statistic, test : objects
-        As they are used.
+    statistic, sampler, propensity, test : objects
+        Made from these arguments, in agreement with each other.
     seed : int
         The seed.
     """
 
     params: dict[str, Any]
     statistic: Statistic
+    sampler: BaseSampler
+    propensity: PropensityModel
     test: ConditionalRandomizationTest
     seed: int
 
     @classmethod
     @contextmanager
     def locked(cls, params: dict[str, Any]) -> Iterator[Job]:
-        """By settings that have been checked, with the folder of its checkpoint to itself."""
-        with held(params["checkpoint"]), remedies_told():
+        """From checked settings, with the folder of the checkpoint locked."""
+        with locked_folder(params["checkpoint"]), remedies_told():
             yield cls.of(params)
 
     @classmethod
     def of(cls, params: dict[str, Any]) -> Job:
-        """By settings that have been checked."""
+        """From checked settings."""
         statistic = resolve_statistic(params["statistic"], params["device"])
-        seed = seed_of(params["random_state"], params["checkpoint"])
-        return cls(params, statistic, resolve_test(params["test"], params["adjust"]), seed)
+        return cls(
+            params,
+            statistic,
+            sampler=agreeing_sampler(params["sampler"], statistic, params["device"]),
+            propensity=resolve_propensity(params["propensity"]),
+            test=resolve_test(params["test"], params["adjust"]),
+            seed=seed_of(params["random_state"], params["checkpoint"]),
+        )
 
     def fit(self, given: Given) -> Fitted:
         """Test every feature."""
-        reading = self._reading(given)
-        checkpoint: Checkpoint | None = None
+        reading, checkpoint, notes = self._reading(given), UNSAVED, list[str]()
         known: dict[int, Any] = {}
-        notes: tuple[str, ...] = ()
         with self._opened(given) as opened:
-            with recorded() as first:
+            with recorded() as before:
                 saved = continued_pass(self.params, self.statistic, self.test, given, self.seed)
-                pieces, looked = self._look(reading, opened, saved)
-                data, run = self._read(reading, looked)
-            if looked.whole:
-                # What is said of the folder or the machine is not part of the result, which is that of any other.
-                (checkpoint, known), notes = with_messages(self._continued, data, run)
+                pieces, first_pass = self._look(reading, opened, saved)
+                data, run = self._read(reading, first_pass)
+            if first_pass.whole:
+                # Warnings about the folder or the machine are not part of the result, which is that of any other.
+                with collected() as notes:
+                    checkpoint, known = continued_tests(self.params, data, run, self.seed)
                 self._warn_of_memory(data, run)
-            with recorded(first) as then:
-                found = fit_table(run, Table.of(run, data, pieces), checkpoint, known)
-        messages = tuple(dict.fromkeys((*distinct_messages(first), *distinct_messages(then))))
-        notes = notes if saved is None else (*notes, *saved.notes)
-        placebos = partial(self._run_placebos, reading, looked, run, checkpoint)
-        return self._concluded(found, run, looked.dropped, messages, notes, placebos)
+            with recorded(before) as after:
+                found = fit_table(run, PreparedTable.of(run, data, pieces), checkpoint, known)
+        for note in (*notes, *saved.notes):
+            warn(note)
+        result = self._result(found, run, first_pass.dropped, tuple(dict.fromkeys([*before, *after])))
+        n_placebos, interrupted = self.params["placebo_runs"], found.interrupted
+        if n_placebos and not interrupted:
+            placebos = partial(_run_placebos, reading, first_pass, run, checkpoint)
+            result, interrupted = _with_placebos(result, placebos, n_placebos)
+        return Fitted(found.columns_in, result, interrupted)
 
     def placebo(self, given: Given, n: int) -> tuple[PlaceboResult, bool]:
         """Placebo runs alone, of a longer table with the rows that its models would be fitted to.
@@ -122,13 +133,14 @@ class Job:
         """
         reading = self._reading(given)
         with self._opened(given) as opened:
-            looked = self._look(reading, opened)[1]
-        data, run = self._read(reading, _at_hand(reading, looked))
+            first_pass = self._look(reading, opened, Unsaved())[1]
+        data, run = self._read(reading, _at_hand(reading, first_pass))
         check_settings(run, data)
-        return self._run_placebos(reading, looked, run, self._continued(data, run)[0], n)
+        checkpoint, _ = continued_tests(self.params, data, run, self.seed)
+        return _run_placebos(reading, first_pass, run, checkpoint, n)
 
-    def checked(self, given: Given, *, weigh: bool = True) -> tuple[Data, Run]:
-        """A table in memory as it is read, and what is to be done with it; refuses settings that have no meaning there.
+    def checked(self, given: Given, *, weigh: bool = True) -> tuple[Data, RunSettings]:
+        """A table in memory and the settings of its run; refuses settings that have no meaning for it.
 
         `weigh` is whether rows are weighted for those without an outcome, which takes models of who has one.
         """
@@ -136,39 +148,36 @@ class Job:
         if self.statistic.in_pieces and source.n_rows > self.params["max_train_rows"]:
             self.statistic.check_in_pieces()
         pieces = self._local(source.at_once, Kept(reading.kept, given.arms), whole=True)
-        data, run = self._read(reading, self._look(reading, pieces, weigh=weigh)[1])
+        data, run = self._read(reading, self._look(reading, pieces, Unsaved(), weigh=weigh)[1])
         check_settings(run, data)
         return data, run
 
-    def _read(self, reading: Reading, looked: Looked) -> tuple[Data, Run]:
-        run = self._run(tuple(map(str, looked.sample.X.columns)))
-        if not looked.whole:
+    def _read(self, reading: Reading, first_pass: FirstPass) -> tuple[Data, RunSettings]:
+        """The table as a run takes it, and the settings of the run."""
+        if not first_pass.whole:
             self._refuse_in_pieces()
-        data = read_for(run, reading, looked)
+        params, columns = self.params, tuple(map(str, first_pass.sample.X.columns))
+        run = RunSettings(
+            statistic=self.statistic,
+            sampler=self.sampler,
+            propensity=self.propensity,
+            test=self.test,
+            feature_groups=read_feature_groups(params["feature_groups"], columns),
+            n_folds=params["cv"],
+            seed=self.seed,
+            **{name: params[name] for name in PLAIN},
+        )
+        data = read_for(run, reading, first_pass)
         refuse_later_columns(run, data)
         self._warn_unused()
         return data, run
 
-    def _run(self, names: tuple[str, ...] = ()) -> Run:
-        """What is to be done; groups of columns are checked where the names of all columns are known."""
-        own = self.params
-        return Run(
-            statistic=self.statistic,
-            sampler=agreeing_sampler(own["sampler"], self.statistic, own["device"]),
-            propensity=resolve_propensity(own["propensity"]),
-            test=self.test,
-            feature_groups=read_feature_groups(own["feature_groups"], names) if names else {},
-            n_folds=own["cv"],
-            seed=self.seed,
-            **{name: own[name] for name in PLAIN},
-        )
-
     def _reading(self, given: Given) -> Reading:
-        ways = {name: self.params[name] for name in ("discrete_features", "missing", "missing_outcome")}
-        return Reading(**ways, treated=given.treated, adjust_for=given.adjust_for, named=given.named)
+        settings = {name: self.params[name] for name in ("discrete_features", "missing", "missing_outcome")}
+        return Reading(**settings, treated=given.treated, adjust_for=given.adjust_for, named=given.named)
 
     @contextmanager
-    def _opened(self, given: Given) -> Iterator[Pieces]:
+    def _opened(self, given: Given) -> Iterator[TablePieces]:
         """The pieces of a table: one of a frame in memory, several of a long one or a source, or a cluster's."""
         kept = Kept(self._reading(given).kept, given.arms)
         propensity, n_jobs = self.params["propensity"], self.params["n_jobs"]
@@ -178,56 +187,53 @@ class Job:
             table = given.X, given.y, given.treatment
             with DaskPieces.of(*table, propensity, n_jobs, kept=kept, per_row=given.per_row) as pieces:
                 yield pieces
-            return
-        if is_source(given.X):
+        elif is_source(given.X):
             if has_row_scores(propensity) and "propensity" not in getattr(given.X, "more", ()):
                 raise ValueError("propensity is one score per row; the scores of a source must come with it")
             yield self._local(given.X, kept)
-            return
-        source = given.source(propensity)
-        long = self.statistic.in_pieces and source.n_rows > self.params["max_train_rows"]
-        yield self._local(source if long else source.at_once, kept, whole=not long)
+        else:
+            source = given.source(propensity)
+            long = self.statistic.in_pieces and source.n_rows > self.params["max_train_rows"]
+            yield self._local(source if long else source.at_once, kept, whole=not long)
 
     def _local(self, source: Source, kept: Kept, *, whole: bool = False) -> LocalPieces:
         some = kept != ALL_ROWS or "sample_weight" in getattr(source, "more", ())
         return LocalPieces(KeptRows(source, kept) if some else source, self.params["n_jobs"], whole=whole)
 
-    def _look(self, reading: Reading, pieces: Any, saved: Any = None, *, weigh: bool = True) -> tuple[Any, Looked]:
-        """Look at the rows; where some have no outcome, those that are to stand for them are left.
+    def _look(self, reading: Reading, pieces: Any, checkpoint: Unsaved, *, weigh: bool = True) -> tuple[Any, FirstPass]:
+        """Look at the rows; where outcomes are missing, keep the rows that have one, with weights for the others.
 
-        `saved` is where sums over a longer table are kept. Of a table in memory no pieces are left.
+        Sums over a longer table are saved by `checkpoint`. Of a table in memory no pieces are left.
         """
         by_weight = self.params["missing_outcome"] == "weight"
-        saving = pieces if saved is None else replace(pieces, checkpoint=saved)
-        looked = self._sampled(reading, pieces if by_weight else saving)
-        looked.dropped.warn()
-        if by_weight and looked.summary.y.n_missing:
-            rule, unseen = model_observed(reading, looked, self.params["cv"], self.seed, fit=weigh)
-            sampled, dropped = looked.summary.weights is not None, looked.dropped
-            if looked.whole:
-                looked = reading.at_once(rule(looked.sample), dropped)
+        saving = replace(pieces, checkpoint=checkpoint)
+        first_pass = self._sampled(reading, pieces if by_weight else saving)
+        first_pass.dropped.warn()
+        if by_weight and first_pass.summary.y.n_missing:
+            rule, unseen = model_observed(reading, first_pass, self.params["cv"], self.seed, fit=weigh)
+            sampled, dropped = first_pass.summary.weights is not None, first_pass.dropped
+            if first_pass.whole:
+                first_pass = reading.at_once(rule(first_pass.sample), dropped)
             else:
                 saving = saving.observed(rule)
-                looked = replace(self._sampled(reading, saving), dropped=dropped)
-            looked = with_record(looked, unseen, sampled=sampled)
-        elif by_weight and not looked.whole:
-            looked = self._sampled(reading, saving)
-        return None if looked.whole else saving, looked
+                first_pass = replace(self._sampled(reading, saving), dropped=dropped)
+            first_pass = with_record(first_pass, unseen, sampled=sampled)
+        elif by_weight and not first_pass.whole:
+            first_pass = self._sampled(reading, saving)
+        return None if first_pass.whole else saving, first_pass
 
-    def _sampled(self, reading: Reading, pieces: Any) -> Looked:
+    def _sampled(self, reading: Reading, pieces: Any) -> FirstPass:
         """Look at all rows once; those of a table in memory, or of a few, are all kept, and a sample of more."""
-        run, n_sample = self._run(), self.params["max_train_rows"]
-        run.statistic.check()
-        run.propensity.check()
-        rows = RowPlan.of(stream(run, "folds", whole=False), run.n_folds, run.statistic.cv_repeats or 1)
+        n_sample, statistic = self.params["max_train_rows"], self.statistic
+        statistic.check()
+        self.propensity.check()
+        rows = RowPlan.of(seed_stream(self.seed, "folds", whole=False), self.params["cv"], statistic.cv_repeats or 1)
         whole = getattr(pieces, "whole", False)
-        look, rows = pieces.look(rows, reading.discrete_features, sys.maxsize if whole else n_sample)
-        numbers, sample = look.sample()
-        if whole:
-            return Looked(look.summary, sample, numbers, None, pieces.dropped)
-        if look.summary.n_rows <= n_sample:
+        sums, rows = pieces.look(rows, reading.discrete_features, sys.maxsize if whole else n_sample)
+        numbers, sample = sums.sample()
+        if sums.summary.n_rows <= n_sample and not whole:
             return reading.at_once(sample, pieces.dropped)
-        return Looked(look.summary, sample, numbers, rows, pieces.dropped)
+        return FirstPass(sums.summary, sample, numbers, None if whole else rows, pieces.dropped)
 
     def _refuse_in_pieces(self) -> None:
         """Refuse what needs all rows at once, for a table that has too many for that."""
@@ -238,10 +244,9 @@ class Job:
             )
         self.statistic.check_in_pieces()
 
-    def _warn_of_memory(self, data: Data, run: Run) -> None:
+    def _warn_of_memory(self, data: Data, run: RunSettings) -> None:
         if not run.max_resamples(len(data.units)):
-            shape = data.looked.sample.X.shape
-            warn_of_memory(*shape, effective_n_jobs(run.n_jobs))
+            warn_of_memory(*data.first_pass.sample.X.shape, effective_n_jobs(run.n_jobs))
 
     def _warn_unused(self) -> None:
         """Name settings that a test without resamples has no use for."""
@@ -257,48 +262,35 @@ class Job:
                 "EffectLikelihood(check_resamples=...) checks its tail by resampling",
             )
 
-    def _continued(self, data: Data, run: Run) -> tuple[Checkpoint | None, dict[int, Any]]:
-        return continued_tests(self.params, data, run, self.seed)
-
-    def _run_placebos(
-        self, reading: Reading, looked: Looked, run: Run, checkpoint: Checkpoint | None, n: int
-    ) -> tuple[PlaceboResult, bool]:
-        """Placebo runs of a table, or of the rows that the models of a longer one are fitted to."""
-        found, interrupted = run_placebos(run, reading, _at_hand(reading, looked), n, checkpoint)
-        if not looked.whole:
-            found = replace(found, drawn=f"{found.drawn} in a sample of {looked.numbers.size} rows")
-        return found, interrupted
-
-    def _concluded(
-        self,
-        found: Tested,
-        run: Run,
-        dropped: Dropped,
-        messages: tuple[str, ...],
-        notes: Sequence[str],
-        placebos: Callable[[int], tuple[PlaceboResult, bool]],
-    ) -> Fitted:
-        """The result, once it has been warned of what its checks found and no warning has said; with placebo runs."""
-        for note in notes:
-            warn(note)
-        own = self.params
+    def _result(
+        self, found: TableFindings, run: RunSettings, dropped: Dropped, messages: tuple[str, ...]
+    ) -> SelectionResult:
+        """The result; checks that failed are warned of unless another warning has said so."""
+        params = self.params
         settings = {
-            **recorded_settings(own, self.statistic, run.sampler, self.test),
+            **recorded_settings(params, self.statistic, run.sampler, self.test),
             **found.settings,
-            **(dropped.settings() if "drop" in (own["missing"], own["missing_outcome"]) else {}),
+            **(dropped.settings() if "drop" in (params["missing"], params["missing_outcome"]) else {}),
             **({"n_rows_other_arms": dropped.n_other_arms} if dropped.n_other_arms else {}),
         }
-        result = assemble(found, settings, messages, own["alpha"], own["adjust"])
-        warn_of(result.checks, found.named)
-        interrupted = found.interrupted
-        if own["placebo_runs"] and not interrupted:
-            result, interrupted = _with_placebos(result, placebos, own["placebo_runs"])
-        return Fitted(found.columns_in, result, interrupted)
+        result = assemble(found, settings, messages, params["alpha"], params["adjust"])
+        warn_of(result.checks, found.warned_of)
+        return result
 
 
-def _at_hand(reading: Reading, looked: Looked) -> Looked:
+def _at_hand(reading: Reading, first_pass: FirstPass) -> FirstPass:
     """The rows at hand as a table of their own."""
-    return looked if looked.whole else reading.at_once(looked.sample)
+    return first_pass if first_pass.whole else reading.at_once(first_pass.sample)
+
+
+def _run_placebos(
+    reading: Reading, first_pass: FirstPass, run: RunSettings, checkpoint: Checkpoint, n: int
+) -> tuple[PlaceboResult, bool]:
+    """Placebo runs of a table, or of the rows that the models of a longer one are fitted to."""
+    result, interrupted = run_placebos(run, reading, _at_hand(reading, first_pass), n, checkpoint)
+    if not first_pass.whole:
+        result = replace(result, drawn=f"{result.drawn} in a sample of {first_pass.numbers.size} rows")
+    return result, interrupted
 
 
 def _with_placebos(

@@ -1,4 +1,4 @@
-"""What is fitted to the rows at hand: scores, distributions of features, and what the statistic needs."""
+"""Models that are fitted to the rows at hand: scores, distributions of features, and those of the statistic."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import rankdata
 from sklearn.metrics import roc_auc_score
 
 from modifind._threads import one_thread
+from modifind._typing import Ints
 from modifind.data.clusters import assign_cluster_folds
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.weights import check_sampler_weights
 from modifind.data.wording import named
-from modifind.engine.assemble import DETERMINED
-from modifind.engine.run import Run
-from modifind.engine.table import Table, fit_scores
+from modifind.engine.run import RunSettings
+from modifind.engine.table import PreparedTable, fit_scores
 from modifind.explain.attempts import attempt
 from modifind.nuisance.conditional import BaseSampler, for_gaps
 from modifind.nuisance.conditional.per_cluster import ClusterSampler
@@ -26,13 +25,17 @@ from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.statistics import EffectLikelihood, Nuisances
 from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 
+# Held-out share of a feature's distribution that the others explain, above which the data cannot tell it from them.
+# What little is left is then as much the sampler's own error as the feature's, and a test of it would be a test of the
+# sampler.
+DETERMINED = {"continuous": 0.65, "discrete": 0.9}
 EXPLAINING = EffectLikelihood(["linear", "splines"])  # of what a statistic finds without a model of the outcome
 SEPARATED = 1.0 - 1e-9
 
 
 @dataclass(frozen=True)
 class Models:
-    """What is fitted to the rows at hand.
+    """Models that are fitted to the rows at hand.
 
     Attributes
     ----------
@@ -55,11 +58,10 @@ class Models:
     explaining: PreparedEffectLikelihood | None
 
     @classmethod
-    def fit(cls, run: Run, table: Table) -> Models:
+    def fit(cls, run: RunSettings, table: PreparedTable) -> Models:
         """Fit scores, the sampler and models of the outcome."""
         block = table.block
-        with one_thread():  # threads of small models wait for each other
-            propensity = fit_scores(run, table, table.stream(run, "propensity"))
+        propensity = fit_scores(run, table, table.stream(run, "propensity"))
         refuse_separation(propensity)
         sampler = for_gaps(run.sampler, block.table)
         sampler = ClusterSampler(sampler, table.within, DETERMINED) if table.within else sampler
@@ -94,7 +96,7 @@ class Models:
 
 
 def _checked_scores(propensity: FittedPropensity, prepared: PreparedEffectLikelihood) -> FittedPropensity:
-    """Scores that were looked at also where the models of the outcome leave something."""
+    """Scores whose fit is also checked against the residuals of the outcome models."""
     fit = prepared.fits[0]
     common = common_location(fit.cross.location, propensity.scores)
     with one_thread():
@@ -102,8 +104,8 @@ def _checked_scores(propensity: FittedPropensity, prepared: PreparedEffectLikeli
         return propensity.checked_beside(residual, np.column_stack((common, fit.cross.location)))
 
 
-def _assign_folds(run: Run, table: Table, sampler: BaseSampler) -> None:
-    """Tell a sampler by which folds it is to be cross-fitted, where that matters.
+def _assign_folds(run: RunSettings, table: PreparedTable, sampler: BaseSampler) -> None:
+    """Give a sampler the folds of its cross-fitting, where they matter.
 
     Distributions of a table in memory are judged on clusters that they have not seen, and those of a longer one have
     the folds of all models, so that no row is scored by what has seen it.
@@ -131,7 +133,7 @@ def refuse_separation(scores: FittedPropensity) -> None:
     )
 
 
-def _auc(table: FeatureTable, feature: int, arms: NDArray[np.int64]) -> float:
+def _auc(table: FeatureTable, feature: int, arms: Ints) -> float:
     """How well one feature tells the arms apart; levels are ordered by their share of treated rows."""
     column = table.values[:, feature]
     if table.n_levels(feature):

@@ -1,13 +1,12 @@
-"""The distribution of a feature where both arms are: what a comparison of the arms must be centred by."""
+"""The distribution of a feature where the arms overlap, by which a comparison of the arms must be centred."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_groups import Feature, columns_of, encode, members_of
 from modifind.nuisance.conditional.contract import RowGrid
 from modifind.nuisance.propensity.scores import FittedPropensity
@@ -43,7 +42,7 @@ class OverlapConditional:
     feature: Feature
     weights: Array | None = None
 
-    def at(self, rows: NDArray[np.int64]) -> tuple[Array, Array]:
+    def at(self, rows: Ints) -> tuple[Array, Array]:
         """Points and weights of the tilted distribution."""
         points, weights = self.conditional.at(rows)
         if self.weights is not None:
@@ -58,6 +57,6 @@ class OverlapConditional:
         return points, tilted
 
     def swept(self, weights: Array) -> OverlapConditional:
-        """The same with the weights that a walk along all rows came by, unless it has combined levels."""
+        """The same with weights that were computed for all rows, unless levels are combined."""
         gathered = any(m in self.propensity.table.level_columns for m in members_of(self.feature))
         return self if gathered else replace(self, weights=weights)

@@ -1,4 +1,4 @@
-"""The parts of a selector as the user named them: made, made to agree with each other, and put on record."""
+"""The statistic, sampler, scores and test that the user named: made, made to agree, and recorded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 from sklearn.base import BaseEstimator, clone
 
-from modifind.engine.record import UNRECORDED, readable
 from modifind.inference import ConditionalRandomizationTest, adjust_p_values
 from modifind.nuisance.conditional import BaseSampler, resolve_sampler
 from modifind.nuisance.propensity.scores import resolve_propensity
@@ -18,7 +17,6 @@ __all__ = [
     "Statistic",
     "agreeing_sampler",
     "called",
-    "recorded_settings",
     "resolve_propensity",
     "resolve_statistic",
     "resolve_test",
@@ -32,21 +30,22 @@ def resolve_statistic(statistic: Any, device: str | None) -> Statistic:
     if isinstance(statistic, str) and statistic in _STATISTICS:
         statistic = on_device(_STATISTICS[statistic](), device)
     check_statistic(statistic, tuple(_STATISTICS))
-    found: Statistic = statistic
-    return found
+    resolved: Statistic = statistic
+    return resolved
 
 
 def resolve_test(test: ConditionalRandomizationTest | None, adjust: str) -> ConditionalRandomizationTest:
     """How resampled statistics become p-values; refuses an adjustment that there is not."""
     adjust_p_values([1.0], adjust)
-    found = ConditionalRandomizationTest() if test is None else test
-    found.validate()
-    return found
+    test = ConditionalRandomizationTest() if test is None else test
+    test.validate()
+    return test
 
 
-def on_device(part: Any, device: str | None) -> Any:
-    """A part made from its name, told the device where it has such a setting."""
-    return part if device is None or "device" not in part.get_params() else part.set_params(device=device)
+def on_device(component: Any, device: str | None) -> Any:
+    """A statistic or sampler made from its name, with the device set where it has such a setting."""
+    takes_device = device is not None and "device" in component.get_params()
+    return component.set_params(device=device) if takes_device else component
 
 
 def agreeing_sampler(sampler: Any, statistic: Statistic, device: str | None) -> BaseSampler:
@@ -67,19 +66,3 @@ def agreeing_sampler(sampler: Any, statistic: Statistic, device: str | None) -> 
             raise ValueError("resample_weights='fixed' needs a sampler with condition_on_treatment=False")
         chosen.set_params(condition_on_treatment=False)
     return chosen
-
-
-def recorded_settings(
-    params: dict[str, Any], statistic: Statistic, sampler: BaseSampler, test: ConditionalRandomizationTest
-) -> dict[str, Any]:
-    """The selector's arguments as plain values, with the parts spelled out as they were used."""
-    parts = {"statistic": statistic, "sampler": sampler, "test": test}
-    shown: dict[str, Any] = {}
-    for name, value in params.items():
-        if name in parts:
-            part = parts[name]
-            own = part.get_params() if hasattr(part, "get_params") else vars(part)
-            shown[name] = {"class": type(part).__name__, **{k: readable(v) for k, v in own.items()}}
-        elif name not in UNRECORDED:
-            shown[name] = readable(value)
-    return shown

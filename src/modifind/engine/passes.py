@@ -6,12 +6,12 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from joblib import delayed
-from numpy.typing import NDArray
 
+from modifind._typing import Ints
 from modifind._workers import results_of
 from modifind.data.missing import Dropped
 from modifind.data.pieces import Piece, joined
@@ -20,39 +20,37 @@ from modifind.data.sources import KeptRows, MappedRows, Source
 from modifind.data.summary import Summary
 from modifind.engine.fingerprint import piece_digests
 from modifind.engine.progress import Progress
-
-if TYPE_CHECKING:
-    from modifind.engine.checkpoint import PassCheckpoint
+from modifind.engine.scored import RowPass
 
 
 @dataclass(frozen=True)
-class Look:
-    """What one pass over the pieces finds: a summary of the columns, the sample and, if asked for, digests."""
+class FirstPassSums:
+    """The first pass over the pieces: a summary of the columns, the sampled rows and, if asked for, digests."""
 
     summary: Summary
-    parts: tuple[tuple[NDArray[np.int64], Piece], ...]
+    parts: tuple[tuple[Ints, Piece], ...]
     digests: tuple[dict[str, dict[str, str]], ...] = ()
 
     @classmethod
-    def of(
+    def of_piece(
         cls, piece: Piece, rows: RowPlan, discrete_features: Any, *, digests: bool = False, whole: bool = False
-    ) -> Look:
+    ) -> FirstPassSums:
         """Look at one piece, or at a whole table, and keep the rows of it that are in the sample."""
         chosen = rows.sampled(piece.numbers)
         sampled = (piece.numbers[chosen], piece.some(chosen))
         summary = Summary.of(piece, discrete_features, whole=whole)
         return cls(summary, (sampled,), (piece_digests(piece),) if digests else ())
 
-    def __add__(self, other: Look) -> Look:
-        """What is found in both sets of rows."""
-        return Look(self.summary + other.summary, self.parts + other.parts, self.digests + other.digests)
+    def __add__(self, other: FirstPassSums) -> FirstPassSums:
+        """The sums over both sets of rows."""
+        return FirstPassSums(self.summary + other.summary, self.parts + other.parts, self.digests + other.digests)
 
     @property
     def n_sampled(self) -> int:
         """Number of rows kept."""
         return sum(numbers.size for numbers, _ in self.parts)
 
-    def pruned(self, rows: RowPlan, n_sample: int) -> tuple[Look, RowPlan]:
+    def pruned(self, rows: RowPlan, n_sample: int) -> tuple[FirstPassSums, RowPlan]:
         """Only the rows of the `n_sample` smallest words, and the plan with that limit."""
         if self.n_sampled <= n_sample:
             return self, rows
@@ -64,41 +62,50 @@ class Look:
             kept.append((numbers[chosen], piece.take(chosen)))
         return replace(self, parts=tuple(kept)), rows
 
-    def sample(self) -> tuple[NDArray[np.int64], Piece]:
+    def sample(self) -> tuple[Ints, Piece]:
         """The rows kept, in their order, with their numbers."""
-        parts = [part for part in self.parts if part[0].size]
-        if len(parts) == 1:
-            return parts[0][0], replace(parts[0][1], start=0)
-        return np.concatenate([numbers for numbers, _ in parts]), joined([piece for _, piece in parts])
+        numbers, pieces = zip(*((numbers, piece) for numbers, piece in self.parts if numbers.size), strict=True)
+        if len(pieces) == 1:
+            return numbers[0], replace(pieces[0], start=0)
+        return np.concatenate(numbers), joined(list(pieces))
 
 
-class Pieces(Protocol):
+class TablePieces(Protocol):
     """A table in pieces and those who work on them."""
 
     @property
     def dropped(self) -> Dropped:
         """Rows left out for missing values, as far as they have been read."""
 
-    def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[Look, RowPlan]:
+    def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[FirstPassSums, RowPlan]:
         """Look at every piece; the sample has at most `n_sample` rows, all of them if they are so few."""
 
-    def observed(self, rule: Callable[[Piece], Piece]) -> Pieces:
+    def observed(self, rule: Callable[[Piece], Piece]) -> TablePieces:
         """The rows that a rule makes of every piece, numbered anew."""
 
-    def sums(self, plan: Any, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
-        """What a plan's `sums` of the pieces add up to, in the order of the pieces; a checkpoint saves it or not."""
+    def sums(self, work: RowPass, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
+        """The sums of a pass over all pieces, added in their order; `saved` says whether a checkpoint keeps them."""
 
 
 class Unsaved:
-    """A pass that is not saved: the checkpoint of a run without one."""
+    """The checkpoint of a run without one: nothing of a pass is saved.
+
+    Attributes
+    ----------
+    notes : list of str
+        What the user should be warned of.
+    """
 
     wants_digests = False
 
-    def open(self, pieces: Sequence[Mapping[str, Mapping[str, str]]]) -> None:
-        """Continue a run; there is none."""
+    def __init__(self) -> None:
+        self.notes: list[str] = []
 
-    def load(self) -> None:
-        """The sums on file; there are none."""
+    def open(self, pieces: Sequence[Mapping[str, Mapping[str, str]]]) -> None:
+        """Continue a run: none."""
+
+    def load(self) -> Any:
+        """The sums on file: none."""
 
     def save(self, n_pieces: int, sums: Any, *, now: bool = False) -> None:
         """Save the sums so far, nowhere."""
@@ -114,7 +121,7 @@ class LocalPieces:
 
     source: Source
     n_jobs: int | None = None
-    checkpoint: PassCheckpoint | Unsaved = field(default_factory=Unsaved)
+    checkpoint: Unsaved = field(default_factory=Unsaved)
     whole: bool = False
 
     @property
@@ -126,33 +133,33 @@ class LocalPieces:
         """The rows that a rule makes of every piece, numbered anew."""
         return replace(self, source=MappedRows(self.source, rule))
 
-    def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[Look, RowPlan]:
+    def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[FirstPassSums, RowPlan]:
         """Look at every piece; the sample is pruned on the way where the number of rows is not known."""
         if self.source.n_rows is not None:
             rows = rows.limited(generous_limit(self.source.n_rows, n_sample))
-        found: Look | None = None
+        first: FirstPassSums | None = None
         for piece in self._filled():
-            seen = 0 if found is None else found.summary.n_rows
+            seen = 0 if first is None else first.summary.n_rows
             if piece.start != seen:
                 raise ValueError(f"a piece of the source starts at row {piece.start}, after {seen} rows")
             digests = self.checkpoint.wants_digests and not self.whole
-            own = Look.of(piece, rows, discrete_features, digests=digests, whole=self.whole)
-            found = own if found is None else found + own
-            if found.n_sampled > 2 * n_sample:
-                found, rows = found.pruned(rows, n_sample)
-        if found is None or not found.summary.n_rows:
+            more = FirstPassSums.of_piece(piece, rows, discrete_features, digests=digests, whole=self.whole)
+            first = more if first is None else first + more
+            if first.n_sampled > 2 * n_sample:
+                first, rows = first.pruned(rows, n_sample)
+        if first is None or not first.summary.n_rows:
             raise ValueError("the table has no rows")
-        if self.source.n_rows not in (None, found.summary.n_rows):
-            raise ValueError(f"the source has {found.summary.n_rows} rows but says {self.source.n_rows}")
-        if found.summary.n_rows > n_sample:
-            self.checkpoint.open(found.digests)
-        return found.pruned(rows, n_sample)
+        if self.source.n_rows not in (None, first.summary.n_rows):
+            raise ValueError(f"the source has {first.summary.n_rows} rows but says {self.source.n_rows}")
+        if first.summary.n_rows > n_sample:
+            self.checkpoint.open(first.digests)
+        return first.pruned(rows, n_sample)
 
-    def sums(self, plan: Any, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
+    def sums(self, work: RowPass, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
         """Sums over all rows; pieces are read here and handed to the workers as they come free."""
 
         def parts(n_done: int) -> Generator[Any, None, None]:
-            jobs = (delayed(plan.sums)(piece) for piece in islice(self._counted(n_rows), n_done, None))
+            jobs = (delayed(work.sums)(piece) for piece in islice(self._counted(n_rows), n_done, None))
             return results_of(jobs, self.n_jobs, shared=False, doing="adding up rows")
 
         return add_up(parts, self.checkpoint if saved else Unsaved(), n_rows, advance)
@@ -162,16 +169,16 @@ class LocalPieces:
         return (piece for piece in self.source.pieces() if len(piece.X))
 
     def _counted(self, n_rows: int) -> Iterator[Piece]:
-        found = 0
+        n_read = 0
         for piece in self._filled():
-            found += len(piece.X)
+            n_read += len(piece.X)
             yield piece
-        check_unchanged(n_rows, found)
+        check_unchanged(n_rows, n_read)
 
 
 def add_up(
     parts: Callable[[int], Generator[Any, None, None]],
-    checkpoint: PassCheckpoint | Unsaved,
+    checkpoint: Unsaved,
     n_rows: int,
     advance: Progress,
 ) -> Any:
@@ -183,9 +190,9 @@ def add_up(
     total, n_done = (None, 0) if saved is None else (saved.sums, saved.n_pieces)
     try:
         advance(0 if total is None else total.n_rows, n_rows)
-        with closing(parts(n_done)) as found:
-            for own in found:
-                total, n_done = own if total is None else total + own, n_done + 1
+        with closing(parts(n_done)) as added:
+            for sums in added:
+                total, n_done = sums if total is None else total + sums, n_done + 1
                 checkpoint.save(n_done, total)
                 advance(total.n_rows, n_rows)
     finally:
@@ -195,7 +202,7 @@ def add_up(
     return total
 
 
-def check_unchanged(n_rows: int, found: int) -> None:
+def check_unchanged(n_rows: int, n_read: int) -> None:
     """Refuse a table that has another number of rows than when it was first read."""
-    if found != n_rows:
-        raise ValueError(f"the table had {n_rows} rows at first and {found} when read again; it must not change")
+    if n_read != n_rows:
+        raise ValueError(f"the table had {n_rows} rows at first and {n_read} when read again; it must not change")

@@ -1,9 +1,9 @@
 """Placebo treatments: the same analysis of the same table with a treatment that does nothing.
 
-The treatment is drawn anew as it was given in the first place: by a known probability, by the shares within strata, by
-clusters where whole ones were treated, or by the fitted scores. Everything is refitted, and whatever is then found is
-false. Where nothing but chance is at work, a selection at level alpha finds something in at most a share alpha of such
-runs (with "bh", "by", "holm" and "bonferroni"; with "none" in as many as single tests of all features do).
+The treatment is drawn again as it was assigned: by a known probability, by the shares within strata, by clusters where
+whole clusters were treated, or by the fitted scores. Everything is refitted, and whatever is then found is false. Where
+nothing but chance is at work, a selection at level alpha finds something in at most a share alpha of such runs (with
+"bh", "by", "holm" and "bonferroni"; with "none" in as many as single tests of all features do).
 """
 
 from __future__ import annotations
@@ -11,14 +11,11 @@ from __future__ import annotations
 import warnings
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from modifind._threads import one_thread
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind._warned import warn
 from modifind._workers import WORKER_DIED, survivors
 from modifind.data.clusters import is_within
@@ -26,17 +23,17 @@ from modifind.data.design import Design
 from modifind.data.feature_matrix import MIN_ARM_ROWS
 from modifind.data.pieces import Piece
 from modifind.data.wording import counted
-from modifind.engine.checkpoint import Checkpoint
+from modifind.engine.checkpoint import UNSAVED, Checkpoint
 from modifind.engine.fitting import fit_table
 from modifind.engine.progress import ProgressBar
-from modifind.engine.reading import Data, Looked, Reading
-from modifind.engine.run import Run
-from modifind.engine.table import Table, design_of, fit_scores, read_for
+from modifind.engine.reading import Data, FirstPass, Reading
+from modifind.engine.run import RunSettings
+from modifind.engine.table import PreparedTable, design_of, fit_scores, read_for
 from modifind.inference import adjust_p_values
 from modifind.result.placebo_result import PlaceboResult
 
 STREAM = 8  # of the seed: apart from what the fit itself draws
-MOST_DRAWS = 100
+MAX_DRAWS = 100
 
 
 @dataclass(frozen=True)
@@ -46,15 +43,9 @@ class PlaceboRun:
     p_values: Array
 
 
-def check_runs(n: Any, name: str = "n", least: int = 1) -> None:
-    """Refuse a number of runs that is none."""
-    if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, not {n!r}")
-
-
 @dataclass(frozen=True)
 class Assignment:
-    """How the treatment of a table was given: to what, and by what chance.
+    """How the treatment of a table was assigned: to which units, and with what probability.
 
     Attributes
     ----------
@@ -70,15 +61,15 @@ class Assignment:
         The same in words.
     """
 
-    arms: NDArray[np.int64]
+    arms: Ints
     scores: Array
-    units: NDArray[np.int64]
-    strata: NDArray[np.int64] | None
+    units: Ints
+    strata: Ints | None
     described: str
 
     @classmethod
     def of(cls, data: Data, scores: Array, design: Design) -> Assignment:
-        """From what is known of the rows."""
+        """From the table, its scores and its design."""
         units, of_what, clusters, strata = np.arange(data.arms.size), "row", data.block.clusters, data.strata
         if not clusters.of_rows and is_within(data.arms, clusters.codes):
             units, of_what = clusters.codes.astype(np.int64), "cluster"
@@ -92,44 +83,44 @@ class Assignment:
         by = "the known probability" if design.chance == "known" else "the fitted propensity score"
         return cls(data.arms, scores, units, None, f"every {of_what} was assigned by {by}")
 
-    def draw(self, rng: np.random.Generator) -> NDArray[np.int64]:
+    def draw(self, rng: np.random.Generator) -> Ints:
         """A treatment that does nothing; both arms have enough rows."""
         first = np.unique(self.units, return_index=True)[1]
         sizes = np.bincount(self.units)
         chances = np.bincount(self.units, self.scores) / sizes
-        for _ in range(MOST_DRAWS):
+        for _ in range(MAX_DRAWS):
             if self.strata is None:
-                own = (rng.random(first.size) < chances).astype(np.int64)
+                of_units = (rng.random(first.size) < chances).astype(np.int64)
             else:
-                own = self.arms[first].copy()
+                of_units = self.arms[first].copy()
                 for stratum in np.unique(self.strata):
                     inside = np.flatnonzero(self.strata[first] == stratum)
-                    own[inside] = rng.permutation(own[inside])
-            drawn = own[self.units]
+                    of_units[inside] = rng.permutation(of_units[inside])
+            drawn = of_units[self.units]
             if min(drawn.sum(), drawn.size - drawn.sum()) >= MIN_ARM_ROWS:
                 return drawn
         raise ValueError(
             f"a placebo treatment by these scores leaves fewer than {MIN_ARM_ROWS} rows in an arm in each of "
-            f"{MOST_DRAWS} draws; scores nearer to one half are needed"
+            f"{MAX_DRAWS} draws; scores nearer to one half are needed"
         )
 
 
 def run_placebos(
-    fit: Run, reading: Reading, looked: Looked, n: int, checkpoint: Checkpoint | None = None
+    fit: RunSettings, reading: Reading, first_pass: FirstPass, n: int, checkpoint: Checkpoint = UNSAVED
 ) -> tuple[PlaceboResult, bool]:
     """Analyse a table with placebo treatments.
 
     Parameters
     ----------
-    fit : Run
+    fit : RunSettings
         The analysis; runs are spread over its processes, and its progress is told by runs.
     reading : Reading
         How the table is read.
-    looked : Looked
+    first_pass : FirstPass
         The table with its own treatment, all of its rows at hand.
     n : int
         Number of runs. Run k is the same whatever their number.
-    checkpoint : Checkpoint, optional
+    checkpoint : Checkpoint
         Where runs are saved as soon as they are done.
 
     Returns
@@ -143,62 +134,51 @@ def run_placebos(
     score_seed, *seeds = seed.spawn(n + 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the fit itself has said it
-        table = Table.of(fit, read_for(fit, reading, looked))
-        with one_thread():
-            scores = fit_scores(fit, table, score_seed)
+        table = PreparedTable.of(fit, read_for(fit, reading, first_pass))
+        scores = fit_scores(fit, table, score_seed)
     assignment = Assignment.of(table.data, scores.scores, design_of(fit, table.data))
     quiet = replace(fit, n_jobs=1, progress=False, explain=False)
-    saved, found = _continued(checkpoint, n)
-    left = {k: own for k, own in enumerate(seeds) if k not in found}
-    failed: dict[int, str] = {}
+    labels = tuple(f"placebo {k + 1}" for k in range(n)) if checkpoint.folder else ()
+    saved = replace(checkpoint, names=labels, kind="placebo", holds=PlaceboRun)
+    runs: dict[int, PlaceboRun] = saved.load()
+    left = {k: run_seed for k, run_seed in enumerate(seeds) if k not in runs}
+    failures: dict[int, str] = {}
     interrupted = False
-    results = survivors(_run_some, (quiet, reading, looked.sample, assignment), left, fit.n_jobs, most_tasks=n)
+    results = survivors(_run_some, (quiet, reading, first_pass.sample, assignment), left, fit.n_jobs, most_tasks=n)
     try:
         with ProgressBar(fit.progress, "Placebo treatments") as advance, closing(results):
-            advance(len(found), n)
+            advance(len(runs), n)
             for k, run in results:
                 if isinstance(run, PlaceboRun):
-                    found[k] = run
-                    if saved:
-                        saved.save(k, run)
+                    runs[k] = run
+                    saved.save(k, run)
                 else:
-                    failed[k] = run or WORKER_DIED
-                advance(len(found) + len(failed), n)
+                    failures[k] = run or WORKER_DIED
+                advance(len(runs) + len(failures), n)
     except KeyboardInterrupt:
         interrupted = True
-    _tell_failed(list(failed.values()), n, raises=not (found or interrupted))
-    names = tuple(unit.name for unit in table.units)
-    return _result(fit, names, n, found, assignment.described), interrupted
-
-
-def _continued(checkpoint: Checkpoint | None, n: int) -> tuple[Checkpoint | None, dict[int, PlaceboRun]]:
-    """Where runs are saved, and those that are."""
-    if checkpoint is None:
-        return None, {}
-    labels = tuple(f"placebo {k + 1}" for k in range(n))
-    saved = replace(checkpoint, names=labels, kind="placebo", holds=PlaceboRun)
-    return saved, saved.load()
-
-
-def _tell_failed(reasons: list[str], n: int, *, raises: bool) -> None:
-    """Say of how many runs there is nothing, and why."""
-    if reasons and raises:
+    reasons = list(failures.values())
+    if reasons and not (runs or interrupted):
         raise ValueError(reasons[0])
     if reasons:
-        told = f"{len(reasons)} of {counted(n, 'placebo treatment')} could not be analysed"
-        warn(f"{told}: {'; '.join(dict.fromkeys(reasons))}")
+        failed = f"{len(reasons)} of {counted(n, 'placebo treatment')} could not be analysed"
+        warn(f"{failed}: {'; '.join(dict.fromkeys(reasons))}")
+    names = tuple(unit.name for unit in table.units)
+    return _result(fit, names, n, runs, assignment.described), interrupted
 
 
-def _result(fit: Run, names: tuple[str, ...], n: int, found: dict[int, PlaceboRun], described: str) -> PlaceboResult:
-    """What the runs found, of which there were to be `n`."""
+def _result(
+    fit: RunSettings, names: tuple[str, ...], n: int, found: dict[int, PlaceboRun], described: str
+) -> PlaceboResult:
+    """The result of the runs done, of `n` that were asked for."""
     runs = sorted(found)
-    p_values = [found[k].p_values for k in runs]
-    selected = [adjust_p_values(own, fit.adjust) <= fit.alpha for own in p_values]
+    p_values = np.array([found[k].p_values for k in runs], dtype=np.float64).reshape(len(runs), len(names))
+    selected = [adjust_p_values(of_run, fit.adjust) <= fit.alpha for of_run in p_values]
     table = pd.DataFrame(
         {
             "run": np.repeat(np.array(runs, dtype=np.int64) + 1, len(names)),
             "feature": np.tile(np.array(names, dtype=object), len(runs)),
-            "p_value": np.array(p_values, dtype=np.float64).ravel(),
+            "p_value": p_values.ravel(),
             "selected": np.array(selected, dtype=bool).ravel(),
         }
     )
@@ -207,7 +187,7 @@ def _result(fit: Run, names: tuple[str, ...], n: int, found: dict[int, PlaceboRu
 
 
 def _run_some(
-    fit: Run,
+    fit: RunSettings,
     reading: Reading,
     sample: Piece,
     assignment: Assignment,
@@ -217,20 +197,20 @@ def _run_some(
 
 
 def _run_one(
-    fit: Run, reading: Reading, sample: Piece, assignment: Assignment, seed: np.random.SeedSequence
+    fit: RunSettings, reading: Reading, sample: Piece, assignment: Assignment, seed: np.random.SeedSequence
 ) -> PlaceboRun | str:
-    """One run; in words why there is none, where the table cannot be analysed with the treatment drawn."""
+    """One run, or the reason why the table cannot be analysed with the treatment drawn."""
     draw_seed, fit_seed = seed.spawn(2)
     arms = assignment.draw(np.random.default_rng(draw_seed))
     drawn = replace(sample, treatment=pd.Series(arms, index=sample.X.index, name=sample.treatment.name))
-    own = replace(fit, seed=int(fit_seed.generate_state(1, np.uint64)[0]))
+    refit = replace(fit, seed=int(fit_seed.generate_state(1, np.uint64)[0]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            data = read_for(own, replace(reading, treated=1), reading.at_once(drawn))
-            found = fit_table(own, Table.of(own, data))
+            data = read_for(refit, replace(reading, treated=1), reading.at_once(drawn))
+            result = fit_table(refit, PreparedTable.of(refit, data))
         except (ValueError, np.linalg.LinAlgError) as error:
             return str(error)
-    if found.interrupted:
+    if result.interrupted:
         raise KeyboardInterrupt
-    return PlaceboRun(np.array([1.0 if f.outcome is None else f.outcome.p_value for f in found.findings]))
+    return PlaceboRun(np.array([finding.p_value for finding in result.findings]))

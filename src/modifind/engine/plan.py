@@ -1,22 +1,20 @@
-"""What every worker needs to know of a longer table, and what it makes of a piece of it."""
+"""The sums over a longer table: what workers are sent, and what they add up over a piece."""
 
 from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import numpy as np
 
-from modifind._threads import one_thread
 from modifind._typing import Array
 from modifind.data.clusters import unit_sums
 from modifind.data.feature_groups import Unit
-from modifind.data.pieces import Piece
 from modifind.data.summary import sum_of
-from modifind.engine.assemble import failure_of
 from modifind.engine.overlap_conditional import OverlapConditional
-from modifind.engine.scored import OBSERVED, Measured, ScoredRows, Scoring
+from modifind.engine.record import failure_of
+from modifind.engine.resampling import OBSERVED, ColumnMeasure
+from modifind.engine.scored import RowPass, ScoredRows
 from modifind.engine.testing import UnitSums
 from modifind.nuisance.conditional import ConditionalRule
 from modifind.nuisance.conditional.joint import JointRule, rule_grid
@@ -57,13 +55,11 @@ class Sums:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Fitted nuisance models and where features are looked at.
+class Plan(RowPass):
+    """Fitted models that workers need to add up rows.
 
     Attributes
     ----------
-    scoring : Scoring
-        How pieces are read and scored.
     statistic : PreparedTerms, optional
         The statistic, without rows; None where features are resampled.
     units : tuple of Unit
@@ -72,29 +68,25 @@ class Plan:
         Distribution of each of these, None where it is not tested.
     importance : PreparedWCMMD
         What the importance of their columns is the value of, without rows.
-    columns : dict of Measured
+    columns : dict of ColumnMeasure
         How the columns are measured, by place.
     """
 
-    scoring: Scoring
     statistic: PreparedTerms | None
     units: tuple[Unit, ...]
     rules: tuple[ConditionalRule | JointRule | None, ...]
     importance: PreparedWCMMD
-    columns: dict[int, Measured]
+    columns: dict[int, ColumnMeasure]
 
-    def sums(self, piece: Piece) -> Sums:
-        """Sums over the rows of a piece, by one thread, in blocks that bound memory."""
-        with one_thread():
-            return reduce(operator.add, map(self._block_sums, self.scoring.blocks(piece)))
-
-    def _block_sums(self, rows: ScoredRows) -> Sums:
+    def block_sums(self, rows: ScoredRows) -> Sums:
+        """Sums over a block of rows: for the tests, for importance, and for overlap."""
         block, given = rows.block, rows.nuisances
         statistic = None if self.statistic is None else self.statistic.at(given)
         each = zip(self.units, self.rules, strict=True)
         features = tuple(_unit_sums(unit, rule, rows, statistic) for unit, rule in each)
         importance = self.importance.at(given)
-        columns = tuple(importance.sums(next(own.columns(rows, [OBSERVED]))) for own in self.columns.values())
+        measured = self.columns.values()
+        columns = tuple(importance.sums(next(column.columns(rows, [OBSERVED]))) for column in measured)
         beyond = None
         if not block.clusters.of_rows:
             residual = block.weights.times(block.treatment - rows.propensity.raw)

@@ -46,7 +46,7 @@ class NotebookLine:
         self._handle = import_module("IPython.display").display({"text/plain": ""}, raw=True, display_id=True)
 
     def add_task(self, title: str, total: None = None) -> int:
-        """What is under way."""
+        """Set the title."""
         self._title = title
         return 0
 

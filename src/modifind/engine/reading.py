@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.alike_levels import warn_alike
 from modifind.data.censoring import refuse_censored, warn_of_time_name
 from modifind.data.clusters import treated_as_one
@@ -39,7 +38,7 @@ from modifind.data.weights import weight_numbers
 
 @dataclass(frozen=True)
 class Given:
-    """A table as the user passes it; these are the arguments of `ModifierSelector.fit`.
+    """The arguments of `ModifierSelector.fit`: a table as the user passes it.
 
     `named` are the columns that the user has named as features or for adjustment; None for those of `adjust_for`.
     """
@@ -58,7 +57,7 @@ class Given:
 
     @property
     def per_row(self) -> dict[str, Any]:
-        """What is known of the rows besides outcome and treatment, by its name; None where it was not passed."""
+        """The other arguments with one value per row, by name; None where one was not passed."""
         return {name: getattr(self, name) for name in ("sample_weight", "clusters", "strata")}
 
     def source(self, propensity: Any = None) -> FrameSource:
@@ -69,8 +68,8 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Looked:
-    """A table that has been looked at once.
+class FirstPass:
+    """The outcome of a first pass over a table: a summary of all rows, and the rows that models are fitted to.
 
     Attributes
     ----------
@@ -90,7 +89,7 @@ class Looked:
 
     summary: Summary
     sample: Piece
-    numbers: NDArray[np.int64]
+    numbers: Ints
     rows: RowPlan | None = None
     dropped: Dropped = field(default_factory=Dropped)
     outcome_weights: dict[str, Any] = field(default_factory=dict)
@@ -107,7 +106,7 @@ class Data:
 
     Attributes
     ----------
-    looked : Looked
+    first_pass : FirstPass
         What it was read from.
     schema : Schema
         How its rows are read.
@@ -127,7 +126,7 @@ class Data:
         What a result records of names, weights, clusters, strata and adjustment; nothing where there is none.
     """
 
-    looked: Looked
+    first_pass: FirstPass
     schema: Schema
     block: Block
     units: tuple[Unit, ...]
@@ -140,31 +139,31 @@ class Data:
     @property
     def whole(self) -> bool:
         """Whether the rows at hand are all rows."""
-        return self.looked.whole
+        return self.first_pass.whole
 
     @property
     def encoded(self) -> Data:
         """The same without the rows as they came, which workers do not need."""
-        looked = self.looked
-        return replace(self, looked=replace(looked, sample=looked.sample.take(slice(0))))
+        first_pass = self.first_pass
+        return replace(self, first_pass=replace(first_pass, sample=first_pass.sample.take(slice(0))))
 
     @property
-    def arms(self) -> NDArray[np.int64]:
+    def arms(self) -> Ints:
         """0 or 1 for every row at hand."""
         return self.block.treatment
 
     @property
     def columns_in(self) -> tuple[str, ...]:
         """All columns of features, tested or not, as they came."""
-        return tuple(map(str, self.looked.sample.X.columns))
+        return tuple(map(str, self.first_pass.sample.X.columns))
 
     @property
     def left_out(self) -> frozenset[str]:
-        """Columns of which pooling rare levels has left one level; the user has been told."""
+        """Columns that pooling of rare levels has left with one level, as a warning has said."""
         return frozenset(self.schema.names[m] for m in self.schema.left_out)
 
     @property
-    def strata(self) -> NDArray[np.int64] | None:
+    def strata(self) -> Ints | None:
         """Stratum of every row at hand, where the treatment was randomised within strata: the last column."""
         return self.block.table.values[:, -1].astype(np.int64) if "n_strata" in self.recorded else None
 
@@ -196,25 +195,25 @@ class Reading:
             return "inputs" if self.missing_outcome == "weight" else "rows"
         return "outcomes" if self.missing_outcome == "drop" else ""
 
-    def at_once(self, piece: Piece, dropped: Dropped | None = None) -> Looked:
+    def at_once(self, piece: Piece, dropped: Dropped | None = None) -> FirstPass:
         """Look at a table that is one piece."""
         summary = Summary.of(piece, self.discrete_features, whole=True)
-        return Looked(summary, piece, piece.numbers, dropped=dropped or Dropped())
+        return FirstPass(summary, piece, piece.numbers, dropped=dropped or Dropped())
 
-    def schema(self, looked: Looked, places: Sequence[int], transform: str | None) -> Schema:
+    def schema(self, first_pass: FirstPass, places: Sequence[int], transform: str | None) -> Schema:
         """How pieces are read, with the columns in another order."""
-        sample = looked.sample
+        sample = first_pass.sample
         called = treatment_name(sample.treatment), outcome_name(sample.y)
-        schema = Schema.of(looked.summary.arranged(places), self.treated, transform, self.missing, *called)
+        schema = Schema.of(first_pass.summary.arranged(places), self.treated, transform, self.missing, *called)
         if sample.sample_weight is not None:
             weights = weight_numbers(sample.sample_weight)
-            largest = float(weights.max()) if looked.whole else 1.0  # of all rows only one table in memory knows it
+            largest = float(weights.max()) if first_pass.whole else 1.0  # of all rows only one table in memory knows it
             schema = replace(schema, weight_units=(largest, float((weights / largest).mean())))
         return schema
 
     def read(
         self,
-        looked: Looked,
+        first_pass: FirstPass,
         groups: Mapping[str, tuple[str, ...]] | None = None,
         transform: str | None = None,
         *,
@@ -224,7 +223,7 @@ class Reading:
 
         Parameters
         ----------
-        looked : Looked
+        first_pass : FirstPass
             What the table holds.
         groups : mapping, optional
             Columns that are tested together, by the name of their group.
@@ -238,14 +237,14 @@ class Reading:
         ValueError
             Names the column and the remedy.
         """
-        sample, summary = looked.sample, looked.summary
+        sample, summary = first_pass.sample, first_pass.summary
         names = tuple(map(str, sample.X.columns))
         adjusted = adjusted_columns(names, self.adjust_for)
         refuse_adjusted(groups or {}, adjusted)
         for columns in (groups or {}).values():
             refuse_unusable(sample.X.iloc[:, [m for m, name in enumerate(names) if name in columns]], "feature_groups")
         places, units = side_by_side(summary.names, groups or {}, (*adjusted, *summary.names[len(names) :]))
-        schema = self.schema(looked, places, transform)
+        schema = self.schema(first_pass, places, transform)
         if not stratum_scores:
             schema = replace(schema, stratum_shares=None)
         plain = replace(schema, transform=None).read(sample)
@@ -267,18 +266,18 @@ class Reading:
         block = schema.read(sample) if schema.poolings or transform else plain
         table = with_level_columns(replace(block.table, reference=block.table.scaling), block.weights)
         recorded = {
-            **({} if looked.whole else {"n_train_rows": looked.numbers.size}),
+            **({} if first_pass.whole else {"n_train_rows": first_pass.numbers.size}),
             **recorded_names(sample.y, sample.treatment),
             **({"adjust_for": list(adjusted)} if adjusted else {}),
             **summary.together,
             **({} if parts is None else {"outcome_parts": parts.recorded}),
             **({"few_events": rare} if (rare := few_events(plain.y, plain.treatment)) else {}),
         }
-        if looked.outcome_weights:
-            recorded["outcome_weights"] = looked.outcome_weights
+        if first_pass.outcome_weights:
+            recorded["outcome_weights"] = first_pass.outcome_weights
             recorded.pop("sample_weight")
         return Data(
-            looked,
+            first_pass,
             replace(schema, reference=table.reference, level_columns=table.level_columns),
             replace(block, table=table),
             units,

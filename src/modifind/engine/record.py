@@ -1,29 +1,33 @@
-"""What a run puts on record: its seed, settings, versions and warnings."""
+"""What a result records of its run: the seed, settings, versions and the reasons of failures."""
 
 from __future__ import annotations
 
 import hashlib
 import platform
 import secrets
-import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from modifind._typing import Array
 from modifind._version import __version__
-from modifind._warned import warn
 from modifind.data.containers import is_distributed
 from modifind.data.design import Design
-from modifind.data.feature_matrix import AlsoDiscrete
+from modifind.data.feature_groups import Unit, column_kinds
+from modifind.data.feature_matrix import AlsoDiscrete, FeatureTable
+from modifind.engine.run import RunSettings
+from modifind.explain.attempts import described
+from modifind.inference import ConditionalRandomizationTest
+from modifind.nuisance.conditional import BaseSampler
 from modifind.nuisance.propensity.scores import FittedPropensity
+from modifind.result.effect_names import effect_name
+from modifind.statistics import Statistic
 
-Answer = TypeVar("Answer")
 # The seed is recorded as such; the others change nothing.
 UNRECORDED = ("random_state", "progress", "n_jobs", "checkpoint", "placebo_runs")
 
@@ -43,33 +47,20 @@ def entropy_of(random_state: Any) -> int:
     raise ValueError(f"random_state must be an integer, a Generator or None, not {type(random_state).__name__}")
 
 
-@contextmanager
-def collected() -> Iterator[list[str]]:
-    """Collect the texts of warnings, because those of a worker process reach nobody; they are there at the end."""
-    messages: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        yield messages
-    messages += distinct_messages(caught)
-
-
-def with_messages(function: Callable[..., Answer], *args: Any) -> tuple[Answer, tuple[str, ...]]:
-    """Call and collect the warnings, because those of a worker process reach nobody."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        found = function(*args)
-    return found, distinct_messages(caught)
-
-
-def hand_on(messages: list[tuple[str, ...]]) -> None:
-    """Warn of what workers were warned of, once each."""
-    for message in dict.fromkeys(message for some in messages for message in some):
-        warn(message)
-
-
-def distinct_messages(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
-    """Texts of the warnings that are meant for users."""
-    return tuple(dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)))
+def recorded_settings(
+    params: dict[str, Any], statistic: Statistic, sampler: BaseSampler, test: ConditionalRandomizationTest
+) -> dict[str, Any]:
+    """The selector's arguments as plain values; statistic, sampler and test with their settings."""
+    components = {"statistic": statistic, "sampler": sampler, "test": test}
+    shown: dict[str, Any] = {}
+    for name, value in params.items():
+        if name in components:
+            component = components[name]
+            values = component.get_params() if hasattr(component, "get_params") else vars(component)
+            shown[name] = {"class": type(component).__name__, **{k: readable(v) for k, v in values.items()}}
+        elif name not in UNRECORDED:
+            shown[name] = readable(value)
+    return shown
 
 
 def data_settings(
@@ -91,10 +82,37 @@ def data_settings(
 
 
 def design_settings(design: Design, scores: Array) -> dict[str, Any]:
-    """What a result records of how the treatment was given, with the chance where it is the same for every row."""
+    """What a result records of the design, with the probability of treatment where it is the same for every row."""
     alike = design.chance in ("known", "observed") and bool((scores == scores[0]).all())
     share = {"share": float(scores[0])} if alike else {}
     return {"randomised": design.randomised, "said": design.said, "chance": design.chance, **share}
+
+
+def null_hypothesis(run: RunSettings, kind: str, recorded: Mapping[str, Any]) -> str:
+    """What the p-values are about, in words, for an outcome of a kind and what else a result records."""
+    compared = run.statistic.null_hypothesis
+    if run.effect_scale != "difference":
+        compared = f"the {effect_name(kind, run.effect_scale)} between the arms does not depend on the feature"
+        if kind == "amount":
+            compared = "the arms' risk ratio of any and ratio of amounts above zero do not depend on the feature"
+    conditions = {
+        " given the other features": True,
+        " and what is adjusted for": "adjust_for" in recorded,
+        " and the stratum": "n_strata" in recorded,
+        " and the treatment": run.statistic.resamples and getattr(run.sampler, "condition_on_treatment", True),
+        " (the columns of a group counting as one feature)": bool(run.feature_groups),
+    }
+    return compared + "".join(text for text, holds in conditions.items() if holds)
+
+
+def group_settings(
+    groups: Mapping[str, tuple[str, ...]], table: FeatureTable, units: tuple[Unit, ...]
+) -> dict[str, Any]:
+    """What a result records of groups; nothing where there are none."""
+    if not groups:
+        return {}
+    columns = {name: list(columns) for name, columns in groups.items()}
+    return {"feature_groups": columns, "group_column_kinds": column_kinds(table, units)}
 
 
 def readable(value: Any) -> Any:
@@ -111,56 +129,53 @@ def readable(value: Any) -> Any:
         return f"array of {len(value)} values"
     if isinstance(value, list | tuple | np.ndarray | pd.Series):
         return [readable(v) for v in value]
-    return described(value)
+    return stable_repr(value)
 
 
-def described(value: Any, depth: int = 3) -> str:
-    """An object in words; one whose own words are but its place in memory is told by its class and what it holds."""
+def stable_repr(value: Any, depth: int = 3) -> str:
+    """An object as text that is the same in every process: without addresses in memory, by its class and attributes."""
     code = getattr(value, "__code__", None)
     if code is not None:
         digest = hashlib.sha256(code.co_code + repr((code.co_consts, code.co_names)).encode()).hexdigest()[:12]
         return f"{value.__qualname__} {digest}"
     if isinstance(value, np.ndarray | pd.Series | pd.DataFrame):
         return f"array {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:12]}"
-    shown = repr(value)
-    if " at 0x" not in shown or depth == 0:
-        return shown
+    text = repr(value)
+    if " at 0x" not in text or depth == 0:
+        return text
     if isinstance(value, list | tuple):
-        return f"[{', '.join(described(item, depth - 1) for item in value)}]"
+        return f"[{', '.join(stable_repr(item, depth - 1) for item in value)}]"
     held = vars(value) if hasattr(value, "__dict__") else {}
-    return f"{type(value).__name__}({', '.join(f'{name}={described(own, depth - 1)}' for name, own in held.items())})"
+    return (
+        f"{type(value).__name__}({', '.join(f'{name}={stable_repr(item, depth - 1)}' for name, item in held.items())})"
+    )
 
 
 def installed_versions() -> dict[str, str]:
-    """Versions of modifind and what it stands on."""
+    """Versions of modifind and the packages it depends on."""
     return dict(_versions())
 
 
 @cache
 def _versions() -> dict[str, str]:
-    found = {"modifind": __version__, "python": platform.python_version()}
+    versions = {"modifind": __version__, "python": platform.python_version()}
     for name in ("numpy", "scipy", "scikit-learn", "pandas", "torch"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
 
 
-@contextmanager
-def recorded(before: Iterable[warnings.WarningMessage] = ()) -> Iterator[list[warnings.WarningMessage]]:
-    """Collect warnings for the record; users have them at the end, each once and also when that is an error.
+def failure_of(error: Exception, name: str) -> str:
+    """Why a feature could not be tested; an error that the user can mend is raised again with the feature's name.
 
-    What there was `before` they have had.
+    Examples
+    --------
+    >>> failure_of(MemoryError("no 8 GB"), "age")
+    'its test failed (MemoryError: no 8 GB)'
     """
-    caught: list[warnings.WarningMessage] = []
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", UserWarning)
-            yield caught
-    finally:
-        had = {str(warning.message) for warning in before}
-        for warning in caught:
-            if str(warning.message) not in had:
-                had.add(str(warning.message))
-                warn(warning.message, warning.category)
+    mendable = isinstance(error, ValueError) and not isinstance(error, np.linalg.LinAlgError)
+    if isinstance(error, Warning) or (mendable and repr(name) in str(error)):
+        raise error
+    if mendable:
+        raise ValueError(f"feature {name!r}: {error}") from error
+    return f"its test failed ({described(error)})"

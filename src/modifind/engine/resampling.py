@@ -1,41 +1,101 @@
-"""Conditional randomisation tests: a statistic of a column beside those of resampled copies of it.
+"""Conditional randomisation tests: the statistic of a feature compared with those of resampled copies of it.
 
-Rows of a table in memory are measured at once. Of a longer table a value takes a pass over the rows for each of the
-sums that the statistic is made of, see `SummedStatistic`; columns take their passes together.
+For a table in memory the statistic is computed at once. For a longer table it takes a pass over the rows for each of
+the sums that it is made of, see `SummedStatistic`; all columns share their passes.
+Their resampled values follow from the seed, the feature, the number of the resample and the number of the row, so that
+they do not depend on how the table is cut and who works on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from modifind._threads import one_thread
 from modifind._typing import Array
 from modifind.data.feature_groups import Unit
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.pieces import Piece
+from modifind.data.row_plan import row_uniforms, row_words
 from modifind.data.schema import Schema
 from modifind.data.weights import Weights
-from modifind.engine.assemble import failure_of
-from modifind.engine.passes import Pieces
+from modifind.engine.passes import TablePieces
 from modifind.engine.progress import Progress
-from modifind.engine.scored import OBSERVED, Measured, ScoredRows, Scoring
+from modifind.engine.record import failure_of
+from modifind.engine.scored import RowPass, ScoredRows
 from modifind.explain.marginal import bandwidth_of
 from modifind.inference import ConditionalRandomizationTest, CRTOutcome
-from modifind.nuisance.conditional import Conditional
+from modifind.nuisance.conditional import Conditional, ConditionalRule
+from modifind.nuisance.conditional.grid import quantiles_of_rows
 from modifind.nuisance.propensity.profile import ScoreProfile
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.statistics.contract import Column, PreparedStatistic, Statistic, SummedStatistic, called
 from modifind.statistics.prepared_wcmmd import PreparedWCMMD
 
-FIRST_BATCH, MOST_BATCH = 25, 100  # resamples of a feature at a time
+FIRST_BATCH, MAX_BATCH = 25, 100  # resamples of a feature at a time
 NOTHING_RESAMPLED = CRTOutcome(0.0, 1.0, 0, 0)  # of a feature that is the same in all rows of the sample
 BATCH_BYTES = 2**25  # of the sums that are under way
 TIE = 1e-10  # relative difference of two statistics that only rounding keeps apart
+MARGIN = 3.0  # bandwidths beyond the range of a feature that resampled values may reach
+OBSERVED = 0  # number of the column as it is; resamples are counted from 1
 Asked: TypeAlias = tuple[int, int]  # a feature, and the number of a resample
+
+
+@dataclass(frozen=True)
+class ColumnMeasure:
+    """How the columns of one feature are measured.
+
+    Attributes
+    ----------
+    feature, n_levels, bandwidth, limits
+        As of `Column`.
+    rule : ConditionalRule, optional
+        Distribution that it is resampled from; without one it is measured as it is, by the scores of the rows.
+    key : int
+        Random key of its resamples.
+    follows : bool
+        Whether scores follow resampled values.
+    profile : array, optional
+        Values that scores along it are a table of.
+    """
+
+    feature: int
+    n_levels: int
+    bandwidth: float
+    limits: tuple[float, float] | None
+    rule: ConditionalRule | None = None
+    key: int = 0
+    follows: bool = False
+    profile: Array | None = None
+
+    def resampled(self, rule: ConditionalRule, key: int, *, follows: bool, profile: Array | None) -> ColumnMeasure:
+        """The same for resampled columns too, whose values reach a little further."""
+        limits = None
+        if self.limits is not None:
+            limits = self.limits[0] - MARGIN * self.bandwidth, self.limits[1] + MARGIN * self.bandwidth
+        return replace(self, limits=limits, rule=rule, key=key, follows=follows, profile=profile)
+
+    def columns(self, rows: ScoredRows, numbers: list[int]) -> Iterator[Column]:
+        """The column as it is and resampled ones, by their numbers, for some rows."""
+        table, scores = rows.block.table, rows.propensity.scores
+        profile = rows.propensity.profile(self.feature, values=self.profile) if self.follows else None
+        for values in self._values(rows, numbers):
+            followed = scores if profile is None else profile(values)
+            yield Column(self.feature, values, followed, table.n_levels(self.feature), self.bandwidth, self.limits)
+
+    def _values(self, rows: ScoredRows, numbers: list[int]) -> Iterator[Array]:
+        block = rows.block
+        drawn: Iterator[Array] = iter(())
+        resamples = [number for number in numbers if number != OBSERVED]
+        if self.rule is not None and resamples:
+            conditional = self.rule.conditional(block.table, block.treatment, rows.folds[0])
+            keys = tuple(row_words(np.array(resamples), self.key).tolist())
+            values = quantiles_of_rows(conditional, row_uniforms(block.numbers, keys).T)
+            drawn = iter(values if self.limits is None or self.n_levels else np.clip(values, *self.limits))
+        for number in numbers:
+            yield block.table.values[:, self.feature] if number == OBSERVED else next(drawn)
 
 
 @dataclass(frozen=True)
@@ -74,10 +134,10 @@ class ResamplingTest:
         def statistic(values: Array) -> float:
             # The data and its resamples are scored by the same function, which is what makes them comparable.
             followed = self.propensity.scores if profile is None else profile(values)
-            found = np.asarray(self.prepared.value(Column(feature, values, followed, levels, bandwidth)), dtype=float)
-            if found.ndim:
-                raise ValueError(f"{called(self.statistic)}: value must be a number; found shape {found.shape}")
-            return float(found)
+            value = np.asarray(self.prepared.value(Column(feature, values, followed, levels, bandwidth)), dtype=float)
+            if value.ndim:
+                raise ValueError(f"{called(self.statistic)}: value must be a number; found shape {value.shape}")
+            return float(value)
 
         observed = statistic(self.table.values[:, feature])
         if not np.isfinite(observed):
@@ -96,7 +156,7 @@ class ResamplingTest:
         bandwidth: float,
         n_levels: int,
     ) -> Callable[[Array], Array]:
-        """Statistics of blocks of columns by torch; `statistic` does those that need numpy."""
+        """A function for the statistics of many columns by torch; `statistic` serves those that need numpy."""
         from modifind.nuisance.propensity.on_device import DeviceProfile, FixedScores
         from modifind.statistics.wcmmd_torch import DeviceWCMMD
 
@@ -116,88 +176,67 @@ class ResamplingTest:
 
 
 def size_of(sums: Any) -> int:
-    """Bytes that sums take, about: those of their arrays."""
-    if isinstance(sums, np.ndarray):
-        return sums.nbytes
-    parts: Iterable[Any] = ()
-    if isinstance(sums, Mapping):
-        parts = sums.values()
-    elif isinstance(sums, list | tuple):
-        parts = sums
-    elif is_dataclass(sums):
-        parts = (getattr(sums, own.name) for own in fields(sums))
-    return 64 + sum(map(size_of, parts))
+    """Bytes that sums take, about."""
+    return len(pickle.dumps(sums))
 
 
 @dataclass(frozen=True)
 class PassSums:
-    """What one pass has added up.
+    """The sums of one pass.
 
     Attributes
     ----------
     n_rows : int
         Rows that were passed.
-    found : dict
+    columns : dict
         Sums by feature and number of the resample.
     failures : dict
         Why there are none, by feature.
     """
 
     n_rows: int
-    found: Mapping[Asked, Any]
+    columns: Mapping[Asked, Any]
     failures: Mapping[int, str] = field(default_factory=dict)
 
     def __add__(self, other: PassSums) -> PassSums:
         """The sums of both sets of rows."""
-        both = self.found.keys() & other.found.keys()  # a feature that failed for some rows has no sums of these
-        found = {asked: self.found[asked] + other.found[asked] for asked in sorted(both)}
-        return PassSums(self.n_rows + other.n_rows, found, {**other.failures, **self.failures})
+        both = self.columns.keys() & other.columns.keys()  # a feature that failed for some rows has no sums of these
+        columns = {asked: self.columns[asked] + other.columns[asked] for asked in sorted(both)}
+        return PassSums(self.n_rows + other.n_rows, columns, {**other.failures, **self.failures})
 
 
 @dataclass(frozen=True)
-class MeasuringPass:
-    """What is to be measured, and the sums of earlier passes.
+class MeasuringPass(RowPass):
+    """The columns to be measured in one more pass, and the sums of earlier passes.
 
     Attributes
     ----------
-    scoring : Scoring
-        How pieces are read, and scores of their rows.
     statistic : SummedStatistic
         Without rows.
-    features : dict of Measured
+    features : dict of ColumnMeasure
         By place.
     known : dict
         Sums of earlier passes, by feature and number of the resample.
     """
 
-    scoring: Scoring
     statistic: SummedStatistic
-    features: Mapping[int, Measured]
+    features: Mapping[int, ColumnMeasure]
     known: Mapping[Asked, tuple[Any, ...]] = field(default_factory=dict)
 
-    def sums(self, piece: Piece) -> PassSums:
-        """Sums over the rows of a piece, by one thread, in blocks that bound memory."""
-        with one_thread():
-            total: PassSums | None = None
-            for rows in self.scoring.blocks(piece):
-                own = self._block_sums(rows)
-                total = own if total is None else total + own
-            assert total is not None
-            return total
-
-    def _block_sums(self, rows: ScoredRows) -> PassSums:
+    def block_sums(self, rows: ScoredRows) -> PassSums:
+        """Sums over a block of rows for every column that is asked for."""
         block = rows.block
         prepared = self.statistic.at(rows.nuisances)
-        found: dict[Asked, Any] = {}
+        sums: dict[Asked, Any] = {}
         failures: dict[int, str] = {}
-        for place, numbers in _by_feature(self.known).items():
+        for feature, numbers in _by_feature(self.known).items():
             try:
-                columns = self.features[place].columns(rows, numbers)
+                columns = self.features[feature].columns(rows, numbers)
                 for number, column in zip(numbers, columns, strict=True):
-                    found[place, number] = prepared.sums(column, self.known[place, number])
+                    sums[feature, number] = prepared.sums(column, self.known[feature, number])
             except Exception as error:
-                failures[place] = failure_of(error, block.table.names[place])
-        kept = {asked: own for asked, own in found.items() if asked[0] not in failures}
+                failures[feature] = failure_of(error, block.table.names[feature])
+        kept = {asked: of_column for asked, of_column in sums.items() if asked[0] not in failures}
         return PassSums(block.y.size, kept, failures)
 
 
@@ -213,11 +252,11 @@ def check_sums(statistic: Statistic, prepared: Any) -> None:
 
 def measured_columns(
     table: FeatureTable, schema: Schema, units: Sequence[tuple[Unit, np.random.SeedSequence]], weights: Weights
-) -> dict[int, Measured]:
+) -> dict[int, ColumnMeasure]:
     """How columns of seeded units that have more than one value are measured; bandwidths are those of the sample."""
     columns = ((m, seed) for unit, unit_seed in units for m, seed in unit.with_seeds(unit_seed))
     return {
-        m: Measured(
+        m: ColumnMeasure(
             m,
             table.n_levels(m),
             bandwidth_of(table, m, weights, seed),
@@ -236,7 +275,7 @@ def _by_feature(asked: Iterable[Asked]) -> dict[int, list[int]]:
 
 
 def measure(
-    pieces: Pieces,
+    pieces: TablePieces,
     work: MeasuringPass,
     known: Mapping[Asked, tuple[Any, ...]],
     n_rows: int,
@@ -246,7 +285,7 @@ def measure(
 
     Parameters
     ----------
-    pieces : Pieces
+    pieces : TablePieces
         The table.
     work : MeasuringPass
         What is to be measured.
@@ -263,7 +302,7 @@ def measure(
         total: PassSums = pieces.sums(replace(work, known=known), n_rows, advance, saved=False)
         failures |= total.failures
         left: dict[Asked, tuple[Any, ...]] = {}
-        for asked, sums in total.found.items():
+        for asked, sums in total.columns.items():
             passes = (*known[asked], sums)
             value = work.statistic.value_of(passes)
             if value is None:
@@ -275,7 +314,7 @@ def measure(
 
 
 def resampled_tests(
-    pieces: Pieces,
+    pieces: TablePieces,
     work: MeasuringPass,
     test: ConditionalRandomizationTest,
     n_resamples: int,
@@ -290,7 +329,7 @@ def resampled_tests(
     Features are resampled in batches. Within one, resamples are looked at in their order, and a feature whose answer is
     known goes no further, as for a table in memory: nothing depends on the size of the batches.
     """
-    found: dict[int, CRTOutcome | str] = {}
+    outcomes: dict[int, CRTOutcome | str] = {}
     observed: dict[int, float] = {}
     state = dict.fromkeys(work.features, (0, 0))
     done, most = 0, FIRST_BATCH
@@ -301,20 +340,20 @@ def resampled_tests(
         first = [] if observed else [OBSERVED]
         known: dict[Asked, tuple[Any, ...]] = {(m, number): () for m in state for number in (*first, *numbers)}
         values, failures = measure(pieces, work, known, n_rows)
-        found |= failures
-        for m in [own for own in state if own not in failures]:
+        outcomes |= failures
+        for m in [feature for feature in state if feature not in failures]:
             observed.setdefault(m, values.get((m, OBSERVED), np.nan))
             if not np.isfinite(observed[m]):
-                found[m] = f"the statistic is {observed[m]} for the feature as observed; it must be finite"
+                outcomes[m] = f"the statistic is {observed[m]} for the feature as observed; it must be finite"
                 continue
             drawn = (_tied(values[m, number], observed[m]) for number in numbers)
             outcome, state[m] = test.looked_at(observed[m], drawn, n_resamples, state[m])
             if outcome is not None:
-                found[m] = outcome
-        state = {m: own for m, own in state.items() if m not in found}
-        done, most = done + len(numbers), MOST_BATCH
-        advance(len(found), len(work.features))
-    return found
+                outcomes[m] = outcome
+        state = {m: counts for m, counts in state.items() if m not in outcomes}
+        done, most = done + len(numbers), MAX_BATCH
+        advance(len(outcomes), len(work.features))
+    return outcomes
 
 
 def _tied(value: float, observed: float) -> float:

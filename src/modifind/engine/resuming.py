@@ -1,4 +1,4 @@
-"""From a selector's settings and data to the checkpoint that its run continues."""
+"""The checkpoint that a run continues, found by its settings and data."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import pandas as pd
 
 from modifind.data.sources import has_row_scores
 from modifind.engine.assemble import Examined
-from modifind.engine.checkpoint import Checkpoint, PassCheckpoint, SavedRun, open_folder, saved_seed
+from modifind.engine.checkpoint import UNSAVED, Checkpoint, PassCheckpoint, SavedRun, open_folder, saved_seed
 from modifind.engine.fingerprint import row_digests, table_digests
-from modifind.engine.parts import Statistic, agreeing_sampler, recorded_settings
+from modifind.engine.parts import Statistic, agreeing_sampler
+from modifind.engine.passes import Unsaved
 from modifind.engine.reading import Data, Given
-from modifind.engine.record import entropy_of, readable
-from modifind.engine.run import Run
+from modifind.engine.record import entropy_of, readable, recorded_settings
+from modifind.engine.run import RunSettings
 from modifind.inference import ConditionalRandomizationTest
 from modifind.nuisance.propensity.scores import resolve_propensity
 
@@ -28,9 +29,9 @@ def seed_of(random_state: Any, checkpoint: str | os.PathLike[str] | None) -> int
 
 
 def continued_tests(
-    params: dict[str, Any], data: Data, run: Run, seed: int
-) -> tuple[Checkpoint | None, dict[int, Examined]]:
-    """Where features are saved, and those that are.
+    params: dict[str, Any], data: Data, run: RunSettings, seed: int
+) -> tuple[Checkpoint, dict[int, Examined]]:
+    """The checkpoint of the features, and those that it holds.
 
     Parameters
     ----------
@@ -38,7 +39,7 @@ def continued_tests(
         Arguments of the selector.
     data : Data
         The table.
-    run : Run
+    run : RunSettings
         What is to be done with it.
     seed : int
         The seed.
@@ -49,7 +50,7 @@ def continued_tests(
         The folder holds a run with other data or settings.
     """
     if params["checkpoint"] is None:
-        return None, {}
+        return UNSAVED, {}
     settings = _settings(params, run.statistic, run.test)
     settings["feature_groups"] = {name: list(columns) for name, columns in run.feature_groups.items()}
     settings["adjust_for"] = list(data.adjusted)
@@ -62,22 +63,22 @@ def continued_tests(
     rows = row_digests(
         treatment=block.treatment,
         y=block.y,
-        propensity=data.looked.sample.propensity,
+        propensity=data.first_pass.sample.propensity,
         weights=block.weights.given,
         clusters=block.clusters.given,
         strata=data.strata,
     )
-    same = SavedRun.of("whole", settings, seed, table_digests(block.table), rows)
+    same = SavedRun.from_settings("whole", settings, seed, table_digests(block.table), rows)
     checkpoint = Checkpoint(*open_folder(params["checkpoint"], same), names)
     return checkpoint, checkpoint.load()
 
 
 def continued_pass(
     params: dict[str, Any], statistic: Statistic, test: ConditionalRandomizationTest, given: Given, seed: int
-) -> PassCheckpoint | None:
-    """Where the sums over a longer table are saved, if anywhere; the data are compared when they are first read."""
+) -> Unsaved:
+    """The checkpoint of the sums over a longer table; its data are compared when they are first read."""
     if params["checkpoint"] is None:
-        return None
+        return Unsaved()
     settings = _settings(params, statistic, test)
     adjusted = [] if given.adjust_for is None else readable(list(given.adjust_for))
     return PassCheckpoint(
@@ -101,5 +102,5 @@ def _settings(params: dict[str, Any], statistic: Statistic, test: ConditionalRan
 
 
 def _row_scores(propensity: Any) -> Any:
-    """Known propensity scores, one per row, if that is what they are."""
+    """Known propensity scores, one per row; None for any other setting."""
     return getattr(propensity, "estimator", propensity) if has_row_scores(propensity) else None

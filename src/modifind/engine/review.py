@@ -1,4 +1,4 @@
-"""What every column is looked at for before it is tested, as a table that checks are made of."""
+"""A review of every column before it is tested: overlap, and signs that it was measured after the treatment."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pandas as pd
 from modifind._typing import Array
 from modifind.data.baseline import baseline_names
 from modifind.data.clusters import Clusters, treated_as_one
+from modifind.data.feature_matrix import FeatureTable
 from modifind.data.population import row_weights
 from modifind.data.support import Outside, outside_along
 from modifind.data.suspicious import Arms, OutcomeRanks
@@ -68,33 +69,25 @@ def review_columns(
     counted = np.ones(arms.size)
     if population == "overlap":
         counted = row_weights(scores.scores, population) / np.where(arms == 1, scores.scores, 1.0 - scores.scores)
-    found = []
+    rows = []
     whole = treated_as_one(arms, together)
     for m in range(table.n_features):
         before = (levels or {}).get(table.names[m], NOWHERE)
-        outside = max(before, outside_along(table, m, arms, counted, whole), key=lambda own: own.share)
+        outside = max(before, outside_along(table, m, arms, counted, whole), key=lambda where: where.share)
         difference, p_value = given.difference(table, m)
         shared, flag = outcome.shared(table, m), float(outcome.flags_event(table, m))
-        found.append((outside.share, outside.where, difference, p_value, shared, flag))
-    return pd.DataFrame(found, index=pd.Index(table.names, name="feature"), columns=list(REVIEWED))
+        rows.append((outside.share, outside.where, difference, p_value, shared, flag))
+    return pd.DataFrame(rows, index=pd.Index(table.names, name="feature"), columns=list(REVIEWED))
 
 
 def baseline_settings(
-    scores: FittedPropensity,
-    *,
-    randomised: bool,
-    tested: Collection[str],
-    clusters: Clusters | None = None,
-    outcome_name: str | None = None,
+    reviewed: pd.DataFrame, table: FeatureTable, outcome_name: str | None, tested: Collection[str]
 ) -> dict[str, Any]:
-    """What a result records of tested columns of a trial that are called like the baseline value of the outcome.
+    """What a result records of tested columns of a trial whose names suggest the baseline value of the outcome.
 
-    `tested` are the columns that are tested; those that are only adjusted for need no advice.
+    `reviewed` is the review of the columns, and `tested` are those that are tested; those that are only adjusted for
+    need no advice.
     """
-    if not randomised or not outcome_name:
-        return {}
-    table, together = scores.table, Clusters.of(clusters, scores.treatment.size)
-    given = Arms(scores.treatment, scores.raw, scores.weights, together)
-    found = [name for name in baseline_names(table, outcome_name) if name in tested]
-    found = [name for name in found if given.difference(table, table.names.index(name))[1] >= BALANCED]
-    return {"baseline_outcome": found} if found else {}
+    names = [name for name in baseline_names(table, outcome_name) if name in tested] if outcome_name else []
+    names = [name for name in names if reviewed["arm_p_value"][name] >= BALANCED]
+    return {"baseline_outcome": names} if names else {}

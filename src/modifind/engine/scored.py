@@ -1,30 +1,27 @@
-"""Rows of a table in pieces with their scores, and columns of them: as observed, or resampled.
-
-Resampled values follow from the seed, the feature, the number of the resample and the number of the row, so that they
-do not depend on how the table is cut and who works on it.
-"""
+"""Rows with their scores, and how those of a longer table are read and scored block by block."""
 
 from __future__ import annotations
 
+import operator
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._threads import one_thread
+from modifind._typing import Ints
 from modifind.data.pieces import Block, Piece
-from modifind.data.row_plan import RowPlan, row_uniforms, row_words
+from modifind.data.row_plan import RowPlan
 from modifind.data.schema import Schema
-from modifind.nuisance.conditional import ConditionalRule
-from modifind.nuisance.conditional.grid import quantiles_of_rows
 from modifind.nuisance.propensity.scores import FittedPropensity
-from modifind.statistics.contract import Column, Nuisances
+from modifind.statistics.contract import Nuisances
 
 BLOCK_ROWS = 8192
-MARGIN = 3.0  # bandwidths beyond the range of a feature that resampled values may reach
 NO_SEED = np.random.SeedSequence(0)  # nothing is random once a statistic is prepared
-OBSERVED = 0  # number of the column as it is; resamples are counted from 1
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ class ScoredRows:
     """
 
     block: Block
-    folds: tuple[NDArray[np.int64], ...]
+    folds: tuple[Ints, ...]
     propensity: FittedPropensity
     sampled: NDArray[np.bool_]
     n_folds: int
@@ -69,7 +66,7 @@ class ScoredRows:
         block, table = self.block, self.block.table.part(rows)
         arms, weights, clusters = block.treatment[rows], block.weights[rows], block.clusters[rows]
         scores = None if block.scores is None else block.scores[rows]
-        folds = tuple(own[rows] for own in self.folds)
+        folds = tuple(fold[rows] for fold in self.folds)
         propensity = self.propensity.at(table, arms, folds[0], self.propensity.raw[rows], weights)
         chosen = Block(0, table, block.y[rows], arms, scores, weights, clusters)
         return ScoredRows(chosen, folds, propensity, self.sampled[rows], self.n_folds, clusters.count)
@@ -94,13 +91,13 @@ class Scoring:
     schema: Schema
     rows: RowPlan
     propensity: FittedPropensity
-    cluster_folds: tuple[NDArray[np.int64], ...] = ()
+    cluster_folds: tuple[Ints, ...] = ()
 
     def blocks(self, piece: Piece) -> Iterator[ScoredRows]:
         """The rows of a piece, some at a time."""
         for start in range(0, len(piece.X), BLOCK_ROWS):
-            part = piece.take(slice(start, start + BLOCK_ROWS))
-            block = self.schema.read(replace(part, start=piece.start + start))
+            rows = piece.take(slice(start, start + BLOCK_ROWS))
+            block = self.schema.read(replace(rows, start=piece.start + start))
             folds = tuple(self.rows.folds(block.numbers))
             if not block.clusters.of_rows:  # rows of a cluster share a fold
                 folds = tuple(of_clusters[block.clusters.codes] for of_clusters in self.cluster_folds)
@@ -110,55 +107,22 @@ class Scoring:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """How the columns of one feature are measured.
+class RowPass(ABC):
+    """One pass over the rows of a longer table, which adds up sums of any kind.
 
     Attributes
     ----------
-    feature, n_levels, bandwidth, limits
-        As of `Column`.
-    rule : ConditionalRule, optional
-        Distribution that it is resampled from; without one it is measured as it is, by the scores of the rows.
-    key : int
-        Random key of its resamples.
-    follows : bool
-        Whether scores follow resampled values.
-    profile : array, optional
-        Values that scores along it are a table of.
+    scoring : Scoring
+        How pieces are read, and their rows scored.
     """
 
-    feature: int
-    n_levels: int
-    bandwidth: float
-    limits: tuple[float, float] | None
-    rule: ConditionalRule | None = None
-    key: int = 0
-    follows: bool = False
-    profile: Array | None = None
+    scoring: Scoring
 
-    def resampled(self, rule: ConditionalRule, key: int, *, follows: bool, profile: Array | None) -> Measured:
-        """The same for resampled columns too, whose values reach a little further."""
-        limits = None
-        if self.limits is not None:
-            limits = self.limits[0] - MARGIN * self.bandwidth, self.limits[1] + MARGIN * self.bandwidth
-        return replace(self, limits=limits, rule=rule, key=key, follows=follows, profile=profile)
+    @abstractmethod
+    def block_sums(self, rows: ScoredRows) -> Any:
+        """Sums over a block of rows, which can be added to those of others."""
 
-    def columns(self, rows: ScoredRows, numbers: list[int]) -> Iterator[Column]:
-        """The column as it is and resampled ones, by their numbers, for some rows."""
-        table, scores = rows.block.table, rows.propensity.scores
-        profile = rows.propensity.profile(self.feature, values=self.profile) if self.follows else None
-        for values in self._values(rows, numbers):
-            followed = scores if profile is None else profile(values)
-            yield Column(self.feature, values, followed, table.n_levels(self.feature), self.bandwidth, self.limits)
-
-    def _values(self, rows: ScoredRows, numbers: list[int]) -> Iterator[Array]:
-        block = rows.block
-        drawn: Iterator[Array] = iter(())
-        resamples = [number for number in numbers if number != OBSERVED]
-        if self.rule is not None and resamples:
-            conditional = self.rule.conditional(block.table, block.treatment, rows.folds[0])
-            keys = tuple(row_words(np.array(resamples), self.key).tolist())
-            values = quantiles_of_rows(conditional, row_uniforms(block.numbers, keys).T)
-            drawn = iter(values if self.limits is None or self.n_levels else np.clip(values, *self.limits))
-        for number in numbers:
-            yield block.table.values[:, self.feature] if number == OBSERVED else next(drawn)
+    def sums(self, piece: Piece) -> Any:
+        """Sums over the rows of a piece, by one thread, in blocks that bound memory."""
+        with one_thread():
+            return reduce(operator.add, map(self.block_sums, self.scoring.blocks(piece)))

@@ -1,4 +1,4 @@
-"""A table that is ready for a run: rows at hand, what is tested, folds, and where all rows are."""
+"""A table that is ready for a run: rows at hand, units to be tested, folds, and access to all rows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
+from modifind._threads import one_thread
+from modifind._typing import Array, Ints
 from modifind._warned import warn
 from modifind.data.after_treatment import refuse_after_treatment
 from modifind.data.clusters import Clusters, cluster_folds, cluster_keys
@@ -22,11 +23,10 @@ from modifind.data.strata import stratum_folds
 from modifind.data.weights import warn_resampled_weights
 from modifind.data.within_clusters import cluster_features
 from modifind.data.wording import named
-from modifind.engine.passes import Pieces
-from modifind.engine.reading import Data, Looked, Reading
-from modifind.engine.run import Run
+from modifind.engine.passes import TablePieces
+from modifind.engine.reading import Data, FirstPass, Reading
+from modifind.engine.run import RunSettings
 from modifind.engine.scored import ScoredRows, Scoring
-from modifind.engine.units import check_groups
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel, arm_folds
 from modifind.statistics.contract import refuse_clusters, refuse_gaps
 from modifind.statistics.families import family_of
@@ -36,19 +36,19 @@ MIN_FOLD_ARM = 5
 STREAMS = ("propensity", "sampler", "statistic", "features", "folds", "cluster_folds", "repeats")
 BLOCK_STREAMS = ("folds", "propensity", "sampler", "", "", "", "features")
 
-Folds = tuple[NDArray[np.int64], ...]
+Folds = tuple[Ints, ...]
 
 
-def stream(run: Run, name: str, *, whole: bool = True) -> np.random.SeedSequence:
+def seed_stream(seed: int, name: str, *, whole: bool = True) -> np.random.SeedSequence:
     """One of the children of the seed; sampler and statistic of a longer table share one."""
     names = STREAMS if whole else BLOCK_STREAMS
-    place = names.index(name if whole or name != "statistic" else "sampler")
-    return np.random.SeedSequence(run.seed).spawn(len(names))[place]
+    child = names.index(name if whole or name != "statistic" else "sampler")
+    return np.random.SeedSequence(seed).spawn(len(names))[child]
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table and what is known of it before anything is fitted.
+class PreparedTable:
+    """A table that has been checked, with its folds, before anything is fitted.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Table:
         Fold of each row, for every repeat of the cross-fitting.
     cluster_folds : tuple of int arrays
         The same of every cluster of a longer table.
-    pieces : Pieces or None
+    pieces : TablePieces or None
         All rows of a longer table; None for a table in memory, and for workers.
     repeated : RepeatedRows or None
         Rows at hand that count as independent and repeat the features of others, if there are any.
@@ -73,37 +73,37 @@ class Table:
     data: Data
     block: Block
     copies: frozenset[int]
-    within: dict[int, NDArray[np.int64]]
+    within: dict[int, Ints]
     folds: Folds
     cluster_folds: Folds = ()
-    pieces: Pieces | None = None
+    pieces: TablePieces | None = None
     repeated: RepeatedRows | None = None
 
     @classmethod
-    def of(cls, run: Run, data: Data, pieces: Pieces | None = None) -> Table:
+    def of(cls, run: RunSettings, data: Data, pieces: TablePieces | None = None) -> PreparedTable:
         """From a table that was read; refuses settings that have no meaning for it."""
         check_settings(run, data)
         block, table = data.block, data.block.table
         known = find_determined(table)
         determined = known.apart([unit.members for unit in data.units])
         determined.warn()
-        within: dict[int, NDArray[np.int64]] = {}
+        within: dict[int, Ints] = {}
         if run.statistic.takes_clusters and getattr(run.sampler, "learns", False):
             within, clusters = _within_clusters(data, determined.features)
             block = replace(block, clusters=clusters)
         if not block.weights.uniform and run.statistic.resamples:
             warn_resampled_weights()
-        check_groups(run.sampler, table, data.units)
+        run.check_groups(table, data.units)
         folds, of_clusters = _draw_folds(run, data, block)
         block = replace(block, clusters=block.clusters[:])  # those that a sample has no row of do not count
         repeated = None
         if block.clusters.of_rows:
             share = block.y.size / data.schema.n_rows
             repeated = find_repeated(table, known.followers, share) or find_copied(table, block.y, share)
-        found = cls(data, block, determined.features, within, folds, of_clusters, pieces, repeated)
+        prepared = cls(data, block, determined.features, within, folds, of_clusters, pieces, repeated)
         if not data.whole:
-            found._check_sample(run)
-        return found
+            prepared._check_sample(run)
+        return prepared
 
     @property
     def whole(self) -> bool:
@@ -118,18 +118,18 @@ class Table:
     @property
     def n_folds(self) -> int:
         """Number of folds."""
-        rows = self.data.looked.rows
+        rows = self.data.first_pass.rows
         return 1 + int(max(folds.max() for folds in self.folds)) if rows is None else rows.n_folds
 
     @property
     def freedom(self) -> float:
         """Degrees of freedom that the weights of all rows leave; infinite where rows count alike."""
-        weights = self.data.looked.summary.weights
+        weights = self.data.first_pass.summary.weights
         return np.inf if weights is None else weights.effective_size - 1.0
 
-    def stream(self, run: Run, name: str) -> np.random.SeedSequence:
+    def stream(self, run: RunSettings, name: str) -> np.random.SeedSequence:
         """One of the children of the seed."""
-        return stream(run, name, whole=self.whole)
+        return seed_stream(run.seed, name, whole=self.whole)
 
     def scored(self, propensity: FittedPropensity) -> ScoredRows:
         """The rows at hand with their scores."""
@@ -138,10 +138,10 @@ class Table:
 
     def scoring(self, propensity: FittedPropensity) -> Scoring:
         """How the rows of a longer table are read and scored."""
-        assert self.data.looked.rows is not None
-        return Scoring(self.data.schema, self.data.looked.rows, propensity, self.cluster_folds)
+        assert self.data.first_pass.rows is not None
+        return Scoring(self.data.schema, self.data.first_pass.rows, propensity, self.cluster_folds)
 
-    def _check_sample(self, run: Run) -> None:
+    def _check_sample(self, run: RunSettings) -> None:
         """Refuse a sample that models cannot be fitted to."""
         y, arms = self.block.y, self.block.treatment
         for folds in self.folds:
@@ -162,20 +162,20 @@ class Table:
             warn("check_resamples has no effect on tables that are streamed")
 
 
-def read_for(run: Run, reading: Reading, looked: Looked) -> Data:
+def read_for(run: RunSettings, reading: Reading, first_pass: FirstPass) -> Data:
     """Read a table as a run needs it."""
     by_share = isinstance(run.propensity.estimator, str) and run.propensity.estimator == "auto"
-    return reading.read(looked, run.feature_groups, run.outcome_transform, stratum_scores=by_share)
+    return reading.read(first_pass, run.feature_groups, run.outcome_transform, stratum_scores=by_share)
 
 
-def design_of(run: Run, data: Data) -> Design:
+def design_of(run: RunSettings, data: Data) -> Design:
     """How the treatment was given."""
-    by_row = data.looked.sample.propensity is not None
+    by_row = data.first_pass.sample.propensity is not None
     return Design.of(run.design, run.propensity, strata=data.strata is not None, by_row=by_row)
 
 
-def refuse_later_columns(run: Run, data: Data) -> None:
-    """Refuse columns that seem to have been measured after the treatment, but for those that the user has named."""
+def refuse_later_columns(run: RunSettings, data: Data) -> None:
+    """Refuse columns that seem to have been measured after the treatment, unless the user has named them."""
     design = design_of(run, data)
     if (design.said and not design.randomised) or (design.randomised and design.chance == "fitted"):
         return
@@ -186,7 +186,7 @@ def refuse_later_columns(run: Run, data: Data) -> None:
     refuse_after_treatment(data.block, data.columns_in, data.named, chances, declared=design.randomised)
 
 
-def check_settings(run: Run, data: Data) -> None:
+def check_settings(run: RunSettings, data: Data) -> None:
     """Refuse settings that have no meaning for a table, before anything is fitted."""
     block = data.block
     if not block.clusters.of_rows:
@@ -196,13 +196,15 @@ def check_settings(run: Run, data: Data) -> None:
     check_scores(run, data)
 
 
-def check_scores(run: Run, data: Data) -> None:
-    """Refuse known scores that are none."""
-    by_row = data.looked.sample.propensity is not None  # otherwise scores are the shares of strata, if there are any
+def check_scores(run: RunSettings, data: Data) -> None:
+    """Refuse known scores that are not valid."""
+    by_row = (
+        data.first_pass.sample.propensity is not None
+    )  # otherwise scores are the shares of strata, if there are any
     (PropensityModel(data.block.scores) if by_row else run.propensity).check(data.arms.size)
 
 
-def _within_clusters(data: Data, determined: frozenset[int]) -> tuple[dict[int, NDArray[np.int64]], Clusters]:
+def _within_clusters(data: Data, determined: frozenset[int]) -> tuple[dict[int, Ints], Clusters]:
     """Features that have one value in every cluster, with the clusters, and the clusters that rows are taken to be in.
 
     Sets of rows that columns tell of and nobody named are taken for clusters of a table in memory, with a warning;
@@ -212,8 +214,8 @@ def _within_clusters(data: Data, determined: frozenset[int]) -> tuple[dict[int, 
     if data.whole:
         within, sets = cluster_features(table, clusters.given, determined)
         return within, clusters if sets is None else Clusters(sets, of_rows=False)
-    if data.looked.sample.clusters is not None:
-        keys = cluster_keys(data.looked.sample.clusters)
+    if data.first_pass.sample.clusters is not None:
+        keys = cluster_keys(data.first_pass.sample.clusters)
         known = np.unique(keys, return_inverse=True)[1].reshape(-1).astype(np.int64)
         if np.bincount(known).max() == 1:  # every row is a cluster
             return {}, clusters
@@ -232,16 +234,16 @@ def _within_clusters(data: Data, determined: frozenset[int]) -> tuple[dict[int, 
     return within, clusters
 
 
-def _draw_folds(run: Run, data: Data, block: Block) -> tuple[Folds, Folds]:
+def _draw_folds(run: RunSettings, data: Data, block: Block) -> tuple[Folds, Folds]:
     """Fold of each row at hand, for every repeat; and of every cluster of a longer table."""
-    seed, n_repeats = stream(run, "folds", whole=data.whole), run.statistic.cv_repeats or 1
+    seed, n_repeats = seed_stream(run.seed, "folds", whole=data.whole), run.statistic.cv_repeats or 1
     if data.whole:
         return tuple(draw_folds(data, block, run.n_folds, child) for child in seed.spawn(n_repeats)), ()
-    assert data.looked.rows is not None
+    assert data.first_pass.rows is not None
     if block.clusters.of_rows:
-        return tuple(data.looked.rows.folds(data.looked.numbers)), ()
+        return tuple(data.first_pass.rows.folds(data.first_pass.numbers)), ()
     codes = block.clusters.codes
-    of_clusters = data.looked.rows.folds(np.arange(data.schema.n_clusters))
+    of_clusters = data.first_pass.rows.folds(np.arange(data.schema.n_clusters))
     for child, drawn in zip(seed.spawn(n_repeats), of_clusters, strict=True):
         state = int(child.generate_state(1)[0])
         # Clusters that the sample has no row of may be in any.
@@ -249,7 +251,7 @@ def _draw_folds(run: Run, data: Data, block: Block) -> tuple[Folds, Folds]:
     return tuple(drawn[codes] for drawn in of_clusters), tuple(of_clusters)
 
 
-def draw_folds(data: Data, block: Block, n_folds: int, seed: np.random.SeedSequence) -> NDArray[np.int64]:
+def draw_folds(data: Data, block: Block, n_folds: int, seed: np.random.SeedSequence) -> Ints:
     """Fold of each row: of whole clusters where there are any, even in every stratum where there are some."""
     state = int(seed.generate_state(1)[0])
     if data.strata is None or not block.clusters.of_rows:
@@ -257,14 +259,17 @@ def draw_folds(data: Data, block: Block, n_folds: int, seed: np.random.SeedSeque
     return stratum_folds(block.treatment, data.strata, n_folds, state)
 
 
-def fit_scores(run: Run, table: Table, seed: np.random.SeedSequence) -> FittedPropensity:
+def fit_scores(run: RunSettings, table: PreparedTable, seed: np.random.SeedSequence) -> FittedPropensity:
     """Propensity scores of the rows at hand: known ones, the share of all rows or of the strata, or fitted ones."""
     model, n_folds, data, block = run.propensity, run.n_folds, table.data, table.block
     if design_of(run, data).chance == "observed":
-        return share_scores(model, data.schema.treated_share, block)
+        share = data.schema.treated_share
+        about = f"the observed share of treated rows, {share:.3g}, for every row"
+        return observed_scores(model, np.full(block.y.size, share), about, block)
     if data.schema.stratum_shares is not None and block.scores is not None:
         n_strata = len(data.schema.categories[-1] or ())
-        return stratum_scores(model, n_strata, block)
+        about = f"share of treated rows in each of {n_strata} strata (a saturated model, not cross-fitted)"
+        return observed_scores(model, block.scores, about, block)
     if block.scores is not None:
         model = PropensityModel(block.scores, cross_fit=model.cross_fit, clip=model.clip)
     given: dict[str, Any] = {"weights": block.weights, "clusters": block.clusters}
@@ -275,33 +280,19 @@ def fit_scores(run: Run, table: Table, seed: np.random.SeedSequence) -> FittedPr
         if data.strata is not None:
             seed, fold_seed = seed.spawn(2)
             given["folds"] = draw_folds(data, block, n_folds, fold_seed)
-    return model.fit(block.table, block.treatment, n_folds=n_folds, seed=seed, **given)
+    with one_thread():  # threads of small models wait for each other
+        return model.fit(block.table, block.treatment, n_folds=n_folds, seed=seed, **given)
 
 
-def share_scores(model: PropensityModel, share: float, block: Block) -> FittedPropensity:
-    """Scores of a trial whose ratio nobody passed: the share of its rows that is treated."""
+def observed_scores(model: PropensityModel, scores: Array, description: str, block: Block) -> FittedPropensity:
+    """Scores of a randomised treatment that are observed shares: of all rows, or of the rows of each stratum."""
     model.check()
     return FittedPropensity(
-        raw=np.full(block.y.size, share),
+        raw=scores,
         clip=model.clip,
         treatment=block.treatment,
         table=block.table,
-        description=f"the observed share of treated rows, {share:.3g}, for every row",
-        auc=0.5,
-        weights=block.weights,
-    )
-
-
-def stratum_scores(model: PropensityModel, n_strata: int, block: Block) -> FittedPropensity:
-    """Scores of a trial randomised within strata: the share of a stratum's rows that is treated."""
-    model.check()
-    assert block.scores is not None
-    return FittedPropensity(
-        raw=block.scores,
-        clip=model.clip,
-        treatment=block.treatment,
-        table=block.table,
-        description=f"share of treated rows in each of {n_strata} strata (a saturated model, not cross-fitted)",
-        auc=float(roc_auc_score(block.treatment, block.scores, sample_weight=block.weights.given)),
+        description=description,
+        auc=float(roc_auc_score(block.treatment, scores, sample_weight=block.weights.given)),
         weights=block.weights,
     )

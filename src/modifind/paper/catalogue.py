@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from modifind._system import make_folder
 from modifind._warned import warn
 from modifind.paper import paper
 from modifind.paper.runs import BATCHES, Archive, Record, Run
 from modifind.paper.studies import FIRST_SEED, SIZES, TIMED_RUNS, NhanesStudy, Order, RatesStudy, Study, TimeStudy
 from modifind.presets import PROPENSITY_UNITS, SAMPLER_UNITS
-from modifind.result.writing import make_folder, write_bytes, write_text
+from modifind.result.writing import write_bytes, write_text
 
 
 def _by_neurons(

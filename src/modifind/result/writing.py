@@ -6,7 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from modifind._system import file_in_the_way, replace_file
+from modifind._system import replace_file
 
 
 def write_text(path: str | os.PathLike[str], text: str, *, keep: bool = False) -> None:
@@ -15,16 +15,6 @@ def write_text(path: str | os.PathLike[str], text: str, *, keep: bool = False) -
     With `keep` a file that is there already stays as it is.
     """
     write_bytes(path, text.encode("utf-8"), keep=keep)
-
-
-def make_folder(path: str | os.PathLike[str]) -> None:
-    """Make a folder and those above it, or say why not."""
-    try:
-        Path(path).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        blocking = file_in_the_way(Path(path))
-        reason = f"{blocking} is a file" if blocking else error.strerror
-        raise ValueError(f"cannot make the folder {path}: {reason}") from None
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes, *, keep: bool = False) -> None:

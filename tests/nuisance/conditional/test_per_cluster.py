@@ -11,7 +11,7 @@ from modifind.data.clusters import is_within
 from modifind.data.determined import find_determined
 from modifind.data.schema import read_features
 from modifind.data.within_clusters import cluster_features
-from modifind.engine.assemble import DETERMINED
+from modifind.engine.models import DETERMINED
 from modifind.inference.sums import analytic_test, cluster_terms
 from modifind.nuisance.conditional import GaussianSampler
 from modifind.nuisance.conditional.per_cluster import ClusterConditional, ClusterSampler
