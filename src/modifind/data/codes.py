@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind._typing import Array
-from modifind._warned import warn
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.unnamed import counts_rows
-from modifind.data.wording import named
+from modifind.data.wording import warn_of_any
 
 MOST_CODES = 3
 LARGE_CODES = frozenset(float(digit * k) for digit in "789" for k in range(2, 8))  # 77, 88, 99, 777, ...
@@ -34,24 +33,16 @@ def warn_codes(table: FeatureTable, y: Array, outcome: str = "the outcome y") ->
     """
     numbers = {m: column for m in range(table.n_features) if (column := table.numbers(m)) is not None}
     shown = {repr(table.names[m]): column for m, column in numbers.items()} | {outcome: y}
-    coded = [_shown(name, column, found) for name, column in shown.items() if (found := missing_codes(column))]
-    if coded:
-        warn(
-            f"looks like a code for missing: {'; '.join(coded)}. If so, write these as missing values; if they are "
-            "measured, ignore this",
-        )
-    _warn_row_numbers(
-        [table.names[m] for m, own in numbers.items() if table.categories[m] is None and counts_rows(own)]
+    advice = "If so, write these as missing values; if they are measured, ignore this"
+    coded = [_shown(name, column, codes) for name, column in shown.items() if (codes := missing_codes(column))]
+    warn_of_any(coded, f"looks like a code for missing: {{}}. {advice}", between="; ", most=len(coded))
+    row_numbers = [table.names[m] for m, own in numbers.items() if table.categories[m] is None and counts_rows(own)]
+    what = "(whole numbers in row order, all distinct): {}. Exclude"
+    one, several = (
+        f"looks like a row number {what} it unless it means",
+        f"look like row numbers {what} them unless they mean",
     )
-
-
-def _warn_row_numbers(numbered: list[str]) -> None:
-    if numbered:
-        one = len(numbered) == 1
-        warn(
-            f"{'looks like a row number' if one else 'look like row numbers'} (whole numbers in row order, all "
-            f"distinct): {named(numbered)}. Exclude {'it unless it means' if one else 'them unless they mean'} time",
-        )
+    warn_of_any(row_numbers, f"{one} time", f"{several} time", most=len(row_numbers))
 
 
 def missing_codes(column: Array) -> list[float]:
@@ -110,6 +101,6 @@ def _may_be_codes(rest: Array, own: NDArray[Any], rows: NDArray[Any]) -> bool:
     return bool(rest.size > 1 and 2 * own.sum() <= rows.sum())
 
 
-def _shown(name: str, column: Array, found: list[float]) -> str:
-    values = ", ".join(f"{value:g}" for value in found)
-    return f"{values} in {name} ({int(np.isin(column, found).sum())} of {column.size} rows)"
+def _shown(name: str, column: Array, codes: list[float]) -> str:
+    values = ", ".join(f"{value:g}" for value in codes)
+    return f"{values} in {name} ({int(np.isin(column, codes).sum())} of {column.size} rows)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +11,9 @@ from scipy.linalg import lstsq, qr
 from scipy.stats import rankdata
 
 from modifind._typing import Array
-from modifind._warned import warn
+from modifind.data.clusters import first_seen
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.wording import named
+from modifind.data.wording import MAX_SHOWN, warn_of_any
 
 SAME_RANKS = 0.999
 ROWS_PER_VALUE = 5  # with fewer rows per distinct value a relabelling says nothing
@@ -22,7 +21,6 @@ EXACT = 1e-6  # share of a column's spread that others leave; float32 columns ar
 MOST_COLUMNS = 1000
 BLOCK_ROWS = 16_384
 PROBE_ROWS = 1000
-SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -62,24 +60,17 @@ class Determined:
 
     def warn(self) -> None:
         """One warning for columns that say the same, one for linear combinations."""
-        if self.twins:
-            self._warn(
-                "identical, or nearly so, up to relabelling or units", [self._named(some, " = ") for some in self.twins]
-            )
-        if self.combinations:
-            shown = [f"{self.names[own]} of {self._named(parts)}" for own, *parts in self.combinations]
-            self._warn("exact linear combinations", shown)
-
-    def _warn(self, what: str, shown: list[str]) -> None:
-        more = f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
-        warn(
-            f"{what}: {named(shown[:SHOWN], '; ')}{more}. The data cannot tell these features apart, so their p-values "
-            "are set to 1; leave out one of each set",
+        advice = (
+            "{}. The data cannot tell these features apart, so their p-values are set to 1; leave out one of each set"
         )
+        twins = [self._named(some, " = ") for some in self.twins]
+        warn_of_any(twins, f"identical, or nearly so, up to relabelling or units: {advice}", between="; ")
+        combinations = [f"{self.names[own]} of {self._named(others)}" for own, *others in self.combinations]
+        warn_of_any(combinations, f"exact linear combinations: {advice}", between="; ")
 
-    def _named(self, features: tuple[int, ...] | list[int], between: str = ", ") -> str:
-        more = f"{between}{len(features) - SHOWN} more" if len(features) > SHOWN else ""
-        return between.join(self.names[m] for m in features[:SHOWN]) + more
+    def _named(self, features: Sequence[int], between: str = ", ") -> str:
+        more = [f"{len(features) - MAX_SHOWN} more"] * (len(features) > MAX_SHOWN)
+        return between.join([*(self.names[m] for m in features[:MAX_SHOWN]), *more])
 
 
 def find_determined(table: FeatureTable) -> Determined:
@@ -167,14 +158,6 @@ def repeated_values(table: FeatureTable, feature: int) -> NDArray[np.int32] | No
     counts = np.bincount(codes)
     others = codes.size - counts.max()  # rows beside the most frequent value, or beside missing values
     return codes if counts.size == 2 or (counts.size - 1) * ROWS_PER_VALUE <= others else None
-
-
-def first_seen(column: NDArray[Any]) -> NDArray[np.int32]:
-    """Values numbered in the order in which they are first seen: equal for columns that are relabelled."""
-    _, first, codes = np.unique(column, return_index=True, return_inverse=True)
-    place = np.empty(first.size, dtype=np.int32)
-    place[np.argsort(first)] = np.arange(first.size)
-    return place[codes.reshape(-1)]
 
 
 def _numeric(table: FeatureTable, feature: int) -> Array | None:

@@ -9,9 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Bools
 from modifind.data.column_types import (
     INSTEAD,
     outcome_name,
@@ -94,7 +93,7 @@ class FeatureTable:
         column = self.values[:, feature]
         return bool((column == column[0]).all() or (feature in self.incomplete and np.isnan(column).all()))
 
-    def observed(self, feature: int) -> NDArray[np.bool_]:
+    def observed(self, feature: int) -> Bools:
         """The rows in which a feature is not missing; a missing level of a discrete feature is a level like others."""
         return ~np.isnan(self.values[:, feature])
 
@@ -181,7 +180,7 @@ class AlsoDiscrete:
     names: tuple[str, ...]
 
 
-def discrete_mask(names: tuple[str, ...], discrete_features: Any) -> tuple[NDArray[np.bool_], bool]:
+def discrete_mask(names: tuple[str, ...], discrete_features: Any) -> tuple[Bools, bool]:
     """Which numeric columns the user takes as discrete, and whether few values make another one so."""
     if isinstance(discrete_features, AlsoDiscrete):
         return discrete_mask(names, list(discrete_features.names))[0], True
@@ -192,7 +191,7 @@ def discrete_mask(names: tuple[str, ...], discrete_features: Any) -> tuple[NDArr
     return column_mask(names, discrete_features, "discrete_features"), False
 
 
-def column_mask(names: tuple[str, ...], columns: Any, argument: str) -> NDArray[np.bool_]:
+def column_mask(names: tuple[str, ...], columns: Any, argument: str) -> Bools:
     """Which columns an argument means by names, positions or a mask.
 
     Examples

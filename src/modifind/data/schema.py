@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.arm_labels import MOST_ARMS, first_treated, refuse_doses
 from modifind.data.clusters import Clusters, check_clusters, cluster_keys
 from modifind.data.column_types import feature_column, numbers_as_text, plain_column, plain_label, refuse_identifiers
@@ -20,7 +20,7 @@ from modifind.data.containers import as_frame
 from modifind.data.feature_matrix import FeatureTable, check_arms, check_rows, check_scale, outcome_values
 from modifind.data.missing import missing_label, refuse_few, refuse_gaps, refuse_missing, refuse_outcome_gaps
 from modifind.data.pieces import Block, Piece
-from modifind.data.rare_levels import Pooling, pool, warn_pooled
+from modifind.data.rare_levels import Pooling, pool_each, warn_pooled
 from modifind.data.strata import check_strata, refuse_unstratified
 from modifind.data.summary import ColumnSummary, Summary, feature_summaries
 from modifind.data.weights import Weights, weight_numbers
@@ -88,7 +88,7 @@ class Schema:
     transform: str | None
     binary: bool
     constant: tuple[bool, ...]
-    counts: tuple[NDArray[np.int64] | None, ...]
+    counts: tuple[Ints | None, ...]
     gaps: tuple[bool, ...]
     limits: tuple[tuple[float, float], ...]
     outcome_limits: tuple[float, float]
@@ -179,14 +179,10 @@ class Schema:
 
     def pooled(self) -> Schema:
         """The same with rare levels pooled; a warning names them."""
-        found: dict[int, Pooling] = {}
-        for m, counts in enumerate(self.counts):
-            own = self.categories[m]
-            pooling = None if own is None or counts is None else pool(own, counts)
-            if pooling is not None:
-                found[m] = pooling
-        warn_pooled({self.names[m]: pooling for m, pooling in found.items()})
-        pooled = replace(self, poolings=found)
+        counts = {m: rows for m, rows in enumerate(self.counts) if rows is not None}
+        poolings = pool_each(self.categories, counts)
+        warn_pooled({self.names[m]: pooling for m, pooling in poolings.items()})
+        pooled = replace(self, poolings=poolings)
         return replace(pooled, constant=tuple(same or m in pooled.left_out for m, same in enumerate(self.constant)))
 
     def read(self, piece: Piece) -> Block:
@@ -350,7 +346,7 @@ def _treated_share(sizes: Mapping[Any, float], arms: Sequence[Any]) -> float:
 
 
 def _stratum_shares(
-    summary: Summary, labels: tuple[Any, ...] | None, counts: NDArray[np.int64] | None, arms: tuple[Any, ...]
+    summary: Summary, labels: tuple[Any, ...] | None, counts: Ints | None, arms: tuple[Any, ...]
 ) -> Array | None:
     """Share of treated rows in each stratum, where there are strata, which are then the last column."""
     if summary.strata is None or labels is None or counts is None:
@@ -366,7 +362,7 @@ def _shown(labels: tuple[Any, ...] | None, missing: bool) -> tuple[Any, ...] | N
     return (*shown, missing_label(shown)) if shown is not None and missing else shown
 
 
-def _codes(column: pd.Series[Any], labels: tuple[Any, ...], name: str, *, gaps: bool = False) -> NDArray[np.int64]:
+def _codes(column: pd.Series[Any], labels: tuple[Any, ...], name: str, *, gaps: bool = False) -> Ints:
     """The code of each row; the first pass has seen every label, unless the table changed since.
 
     With `gaps` missing values have the code after the last label.

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from modifind._typing import Bools
 from modifind.data.arm_labels import (
     first_treated,
     match_label,
@@ -161,7 +161,7 @@ def label_counts(columns: Iterable[pd.Series[Any]]) -> dict[Any, int]:
         return dict(sorted(found.items(), key=lambda item: str(item[0])))
 
 
-def in_arms(column: pd.Series[Any], arms: Sequence[Any]) -> NDArray[np.bool_]:
+def in_arms(column: pd.Series[Any], arms: Sequence[Any]) -> Bools:
     """Which rows are in some arms; rows of no arm stay, to be refused or left out as missing values are.
 
     Examples

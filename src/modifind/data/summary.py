@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from modifind._typing import Ints
 from modifind.data.clusters import NUMBER, cluster_keys
 from modifind.data.column_types import MAX_DISCRETE_VALUES, feature_column, loses_digits, number_text, plain_column
 from modifind.data.containers import check_names
@@ -102,7 +103,7 @@ class ColumnSummary:
             kind = "bool" if all(isinstance(label, bool) for label in counts) else "object"
         return cls(kind, missing, 0, np.inf, -np.inf, counts, order)
 
-    def with_arms(self, column: pd.Series[Any], arm_codes: NDArray[np.int64], arms: list[Any]) -> ColumnSummary:
+    def with_arms(self, column: pd.Series[Any], arm_codes: Ints, arms: list[Any]) -> ColumnSummary:
         """The same with levels counted for each value of the treatment, where levels are counted at all."""
         if not self.levels or not arms:
             return self
@@ -183,7 +184,7 @@ class ColumnSummary:
             ) from None
         return tuple(int(label) if self.whole else label for label in found)
 
-    def rows_by_arm(self, labels: tuple[Any, ...] | None, arms: dict[Any, int]) -> NDArray[np.int64] | None:
+    def rows_by_arm(self, labels: tuple[Any, ...] | None, arms: dict[Any, int]) -> Ints | None:
         """Rows of each label in each arm, shape (k, 2), those of missing values last; None where none are counted.
 
         `arms` are the rows of the control and of the treated, by their label.

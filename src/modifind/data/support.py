@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Bools, Ints
 from modifind.data.clusters import Clusters
 from modifind.data.feature_matrix import FeatureTable
 
@@ -36,7 +36,7 @@ class Outside:
     where: str
 
 
-def without_counterpart(rows: Array) -> NDArray[np.bool_]:
+def without_counterpart(rows: Array) -> Bools:
     """Bins of each arm whose rows have no counterpart, from the rows of control and treated in bins, shape (2, k).
 
     Examples
@@ -50,9 +50,7 @@ def without_counterpart(rows: Array) -> NDArray[np.bool_]:
     return np.asarray((expected >= LEAST_EXPECTED) & (rows[::-1] <= LEAST_MIXED * expected))
 
 
-def count_by_arm(
-    bins: NDArray[np.intp], arms: NDArray[np.int64], n_bins: int, clusters: Clusters | None = None
-) -> Array:
+def count_by_arm(bins: NDArray[np.intp], arms: Ints, n_bins: int, clusters: Clusters | None = None) -> Array:
     """Rows of control and treated in bins, shape (2, k); where clusters were treated as a whole, their number.
 
     Examples
@@ -71,7 +69,7 @@ def count_by_arm(
 def outside_along(
     table: FeatureTable,
     feature: int,
-    arms: NDArray[np.int64],
+    arms: Ints,
     weights: Array,
     clusters: Clusters | None = None,
 ) -> Outside:
@@ -107,7 +105,7 @@ def outside_along(
     return Outside(float(shares.max()), " and ".join(told))
 
 
-def outside_levels(table: FeatureTable, arms: NDArray[np.int64], clusters: Clusters) -> dict[str, Outside]:
+def outside_levels(table: FeatureTable, arms: Ints, clusters: Clusters) -> dict[str, Outside]:
     """Rows without a counterpart along columns of levels, by the column's name, as far as there are any.
 
     To be asked before rare levels are pooled: a level that one arm has not is rare, however many rows the other has.
@@ -136,7 +134,7 @@ def feature_bins(table: FeatureTable, feature: int, most: int = MAX_BINS) -> tup
     return bins, edges
 
 
-def _place(table: FeatureTable, feature: int, alone: NDArray[np.bool_], edges: Array) -> str:
+def _place(table: FeatureTable, feature: int, alone: Bools, edges: Array) -> str:
     """Where bins are, in words."""
     name, labels, places = table.names[feature], table.categories[feature], np.flatnonzero(alone)
     if labels is not None:

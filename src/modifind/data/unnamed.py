@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,11 @@ import pandas as pd
 from modifind._typing import Array
 from modifind.data.column_types import PROBED, dated, loses_digits, mostly_numbers, plain_column, unfit_kind
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.wording import named
+from modifind.data.time_names import is_identifier_name
+from modifind.data.wording import refuse_any
 
 LEAST_ROWS = 20
 UNLIKELY = 14.0  # the logarithm of one in a million
-_ID = re.compile(r"(?:^|[^A-Za-z])(?:id|ids|seqn|uuid|identifier)(?:[^A-Za-z]|$)|[a-z](?:ID|Id)$", re.ASCII)
 
 
 def unusable(frame: pd.DataFrame) -> dict[str, str]:
@@ -74,18 +73,18 @@ def names_rows(numbers: Array, name: str) -> bool:
         return False
     if not (numbers == np.rint(numbers)).all() or np.unique(numbers).size < numbers.size:
         return False
-    return _named(name) or bool(numbers.size**2 / (2 * np.ptp(numbers)) > UNLIKELY)
+    return is_identifier_name(name) or bool(numbers.size**2 / (2 * np.ptp(numbers)) > UNLIKELY)
 
 
 def refuse_row_identifiers(table: FeatureTable) -> None:
     """Refuse numbers that are identifiers, as far as the rows at hand show; those in row order may mean time."""
     columns = ((name, table.values[:, m]) for m, name in enumerate(table.names) if table.categories[m] is None)
     ids = [name for name, column in columns if names_rows(column[~np.isnan(column)], name)]
-    if ids:
-        raise ValueError(
-            f"{named(ids)}: looks like an identifier (whole numbers in no order that never repeat), which is no "
-            "feature; exclude it, or divide it by the number of rows if it is a rank"
-        )
+    refuse_any(
+        ids,
+        "{}: looks like an identifier (whole numbers in no order that never repeat), which is no feature; exclude it, "
+        "or divide it by the number of rows if it is a rank",
+    )
 
 
 def refuse_unusable(frame: pd.DataFrame, argument: str) -> None:
@@ -102,14 +101,3 @@ def refuse_unusable(frame: pd.DataFrame, argument: str) -> None:
 def _floats(column: pd.Series[Any]) -> Array:
     values = plain_column(column.dropna())
     return values.to_numpy(dtype=np.float64) if pd.api.types.is_numeric_dtype(values) else np.empty(0)
-
-
-def _named(name: str) -> bool:
-    """Whether a name says identifier.
-
-    Examples
-    --------
-    >>> [_named(name) for name in ("id", "patient_id", "PatientID", "SEQN", "paid", "acid")]
-    [True, True, True, True, False, False]
-    """
-    return bool(_ID.search(name) or _ID.search(name.lower()))

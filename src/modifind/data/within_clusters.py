@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from modifind._typing import Ints
 from modifind._warned import warn
-from modifind.data.clusters import LEAST_CLUSTERS, is_within
-from modifind.data.determined import first_seen, repeated_values
+from modifind.data.clusters import LEAST_CLUSTERS, first_seen, is_within, numbered
+from modifind.data.determined import repeated_values
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.wording import named
 
@@ -19,12 +19,10 @@ MOST_PAIRS = 1.25
 LEAST_VALUES = 0.6
 MOST_COLUMNS = 40  # whose pairs are looked at
 
-Codes = NDArray[np.int64]
-
 
 def cluster_features(
-    table: FeatureTable, clusters: Codes | None, determined: frozenset[int]
-) -> tuple[dict[int, Codes], Codes | None]:
+    table: FeatureTable, clusters: Ints | None, determined: frozenset[int]
+) -> tuple[dict[int, Ints], Ints | None]:
     """Features that have one value in each of some clusters, with these, and the clusters that rows are taken to be in.
 
     Two continuous columns whose values change together tell of sets of rows too: schools have a size and a share of
@@ -50,7 +48,7 @@ def cluster_features(
     """
     sets = [own for own in _shared_sets(table, determined) if own.max() + 1 >= LEAST_CLUSTERS]
     if clusters is not None:
-        known = np.unique(clusters, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        known = numbered(clusters)
         sets = [known, *(own for own in sets if own.max() < known.max() and is_within(own, known))]
     largest_last = sorted(sets, key=lambda own: -int(own.max()))
     found = {m: own for own in largest_last for m in _within(table, own)}
@@ -66,15 +64,15 @@ def cluster_features(
     return found, largest_last[-1] if sets else None
 
 
-def _shared_sets(table: FeatureTable, determined: frozenset[int]) -> list[Codes]:
+def _shared_sets(table: FeatureTable, determined: frozenset[int]) -> list[Ints]:
     """Sets of rows that two or more continuous columns tell of."""
-    codes: dict[int, Codes] = {}
+    codes: dict[int, Ints] = {}
     for m in range(table.n_features):
         if not table.n_levels(m) and m not in determined and m not in table.incomplete and not table.is_constant(m):
             own = repeated_values(table, m)
             if own is not None and len(codes) < MOST_COLUMNS:
                 codes[m] = own.astype(np.int64)
-    joined: list[tuple[set[int], Codes]] = []
+    joined: list[tuple[set[int], Ints]] = []
     for one, other in combinations(codes, 2):
         values = sorted(int(codes[m].max()) + 1 for m in (one, other))
         if values[0] < LEAST_VALUES * values[1]:
@@ -91,12 +89,12 @@ def _shared_sets(table: FeatureTable, determined: frozenset[int]) -> list[Codes]
     return [sets for _, sets in joined]
 
 
-def _together(one: Codes, other: Codes) -> Codes:
+def _together(one: Ints, other: Ints) -> Ints:
     """Rows that agree in both, numbered."""
     return first_seen(one * (int(other.max()) + 1) + other).astype(np.int64)
 
 
-def _within(table: FeatureTable, clusters: Codes) -> list[int]:
+def _within(table: FeatureTable, clusters: Ints) -> list[int]:
     """Features that have one value in each cluster."""
     first = np.unique(clusters, return_index=True)[1]
     found = []

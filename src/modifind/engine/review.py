@@ -9,11 +9,13 @@ import numpy as np
 import pandas as pd
 
 from modifind._typing import Array
+from modifind.data.after_treatment import ArmSums
 from modifind.data.baseline import baseline_names
 from modifind.data.clusters import Clusters, treated_as_one
 from modifind.data.population import row_weights
 from modifind.data.support import Outside, outside_along
-from modifind.data.suspicious import Arms, OutcomeRanks
+from modifind.data.suspicious import OutcomeRanks
+from modifind.data.weights import Weights
 from modifind.nuisance.propensity.scores import FittedPropensity
 
 REVIEWED = ("outside_share", "outside_where", "arm_difference", "arm_p_value", "outcome_share", "event_flag")
@@ -63,7 +65,8 @@ def review_columns(
     """
     table, arms = scores.table, scores.treatment
     together = Clusters.of(clusters, arms.size)
-    given = Arms(arms, scores.raw if randomised else None, scores.weights, together)
+    chances = scores.raw if randomised else np.full(arms.size, np.nan)
+    sums = ArmSums(table, arms, chances, Weights.of(scores.weights, arms.size), together)
     outcome = OutcomeRanks.of(y, arms, outcome_name, positive=positive)
     counted = np.ones(arms.size)
     if population == "overlap":
@@ -73,7 +76,7 @@ def review_columns(
     for m in range(table.n_features):
         before = (levels or {}).get(table.names[m], NOWHERE)
         outside = max(before, outside_along(table, m, arms, counted, whole), key=lambda own: own.share)
-        difference, p_value = given.difference(table, m)
+        difference, p_value = sums.difference(m)
         shared, flag = outcome.shared(table, m), float(outcome.flags_event(table, m))
         found.append((outside.share, outside.where, difference, p_value, shared, flag))
     return pd.DataFrame(found, index=pd.Index(table.names, name="feature"), columns=list(REVIEWED))
@@ -94,7 +97,8 @@ def baseline_settings(
     if not randomised or not outcome_name:
         return {}
     table, together = scores.table, Clusters.of(clusters, scores.treatment.size)
-    given = Arms(scores.treatment, scores.raw, scores.weights, together)
+    weights = Weights.of(scores.weights, scores.treatment.size)
+    sums = ArmSums(table, scores.treatment, scores.raw, weights, together)
     found = [name for name in baseline_names(table, outcome_name) if name in tested]
-    found = [name for name in found if given.difference(table, table.names.index(name))[1] >= BALANCED]
+    found = [name for name in found if sums.difference(table.names.index(name))[1] >= BALANCED]
     return {"baseline_outcome": found} if found else {}
