@@ -11,13 +11,7 @@ import numpy as np
 import pandas as pd
 
 from modifind._typing import Array, Bools
-from modifind.data.column_types import (
-    INSTEAD,
-    outcome_name,
-    plain_column,
-    text_outcome,
-    unfit_kind,
-)
+from modifind.data.column_types import INSTEAD, outcome_name, plain_column, text_outcome, unfit_kind
 from modifind.data.wording import counted, meant
 
 Kind = Literal["continuous", "discrete"]
@@ -109,8 +103,8 @@ class FeatureTable:
             return self.reference
         mean, spread = self.values.mean(axis=0), self.values.std(axis=0)
         for m in self.incomplete:
-            own = self.values[self.observed(m), m]
-            mean[m], spread[m] = (own.mean(), own.std()) if own.size else (0.0, 0.0)
+            seen = self.values[self.observed(m), m]
+            mean[m], spread[m] = (seen.mean(), seen.std()) if seen.size else (0.0, 0.0)
         return mean, np.where(spread > 0, spread, 1.0)
 
     @cached_property
@@ -244,9 +238,9 @@ def check_arms(smaller: int) -> None:
 def outcome_values(column: pd.Series[Any]) -> Array:
     """An outcome as numbers, missing ones as NaN."""
     column = plain_column(column)
-    if found := unfit_kind(column):
+    if kind := unfit_kind(column):
         raise ValueError(
-            f"{outcome_name(column)} must be numeric; found {found}. Analyse a number, such as {INSTEAD[found]}"
+            f"{outcome_name(column)} must be numeric; found {kind}. Analyse a number, such as {INSTEAD[kind]}"
         )
     if pd.api.types.is_string_dtype(column) and not column.isna().all():
         raise ValueError(text_outcome(column))

@@ -13,7 +13,7 @@ import pandas as pd
 
 from modifind._warned import warn
 from modifind.data.censoring import refuse_censored
-from modifind.data.containers import as_frame, check_names, check_same_rows, is_distributed
+from modifind.data.containers import as_frame, check_names, check_same_rows, estimator_of, is_distributed
 from modifind.data.feature_matrix import column_mask
 from modifind.data.repeated_ids import id_names, refuse_repeated_ids
 from modifind.data.sources import FileSource, is_files, is_source, opened_files
@@ -74,7 +74,7 @@ def assign_roles(
     if is_source(X):
         _refuse_beside_source(per_row | {"features": features})
         return {"X": X, "adjust_for": adjust_for, "propensity": propensity, "named": None}
-    check_same_rows(X=X, **per_row, propensity=getattr(propensity, "estimator", propensity))
+    check_same_rows(X=X, **per_row, propensity=estimator_of(propensity))
     table = opened_files(X) if is_files(X) else X if is_distributed(X) else as_frame(X)
     named = {argument: column for argument, column in per_row.items() if isinstance(column, str)}
     if isinstance(table, tuple):
