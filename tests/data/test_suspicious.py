@@ -10,7 +10,7 @@ from modifind.data.after_treatment import ArmSums
 from modifind.data.baseline import baseline_names
 from modifind.data.clusters import Clusters
 from modifind.data.schema import read_features
-from modifind.data.support import LEAST_EXPECTED, outside_along, without_counterpart
+from modifind.data.support import MIN_EXPECTED_ROWS, outside_along, without_counterpart
 from modifind.data.suspicious import OutcomeRanks
 from modifind.data.time_names import is_event_name
 from modifind.data.weights import Weights
@@ -163,7 +163,7 @@ def test_bins_without_a_counterpart_are_no_matter_of_chance():
     for _ in range(200):
         rows = np.stack([rng.poisson(15.0, 20), rng.poisson(15.0, 20)]).astype(float)
         assert not without_counterpart(rows).any()
-    few = np.array([[100.0, LEAST_EXPECTED - 1], [101.0, 0.0]])
+    few = np.array([[100.0, MIN_EXPECTED_ROWS - 1], [101.0, 0.0]])
     assert not without_counterpart(few).any()
 
 

@@ -28,7 +28,7 @@ ALONE_BALANCE = 0.02  # and where they say nothing,
 ALONE_ROWS, ALONE_OTHERS = 200, 5  # which takes so many rows and other columns, because few differ among fewer
 INFORMATIVE = 2.0  # expected score of other columns, from which on these relations tell something
 MIN_EVIDENCE = 2.0  # log-likelihood ratio of an effect of the treatment against a cause
-MAX_LEVELS = 50  # of a column that is looked at
+MAX_COMPARED_LEVELS = 50  # of a column that is looked at
 RIDGE = 1e-3
 
 
@@ -217,7 +217,7 @@ def refuse_after_treatment(
 
 
 def _can_differ(table: FeatureTable, feature: int) -> bool:
-    return not table.is_constant(feature) and table.n_levels(feature) <= MAX_LEVELS
+    return not table.is_constant(feature) and table.n_levels(feature) <= MAX_COMPARED_LEVELS
 
 
 def _show_randomisation(sums: ArmSums, others: Sequence[int], differing: Sequence[int]) -> bool:

@@ -15,7 +15,7 @@ from modifind._typing import Array, Ints
 from modifind._warned import warn
 from modifind.data.wording import counted
 
-LEAST_CLUSTERS = 10
+MIN_CLUSTERS = 10
 FEW_CLUSTERS = 40
 NUMBER = re.compile(r"[+-]?\d+(\.\d*)?", re.ASCII)  # without exponents: 12e45 is more often part of a hash
 
@@ -157,9 +157,9 @@ def cluster_keys(column: pd.Series[Any]) -> NDArray[np.uint64]:
 
 def check_clusters(count: int) -> None:
     """Refuse too few clusters, and warn of few: their number is the sample size of a cluster-robust variance."""
-    if count < LEAST_CLUSTERS:
+    if count < MIN_CLUSTERS:
         raise ValueError(
-            f"clusters has {counted(count, 'label')}; variances between clusters need at least {LEAST_CLUSTERS}. With "
+            f"clusters has {counted(count, 'label')}; variances between clusters need at least {MIN_CLUSTERS}. With "
             "so few, make the cluster a feature and leave clusters out"
         )
     if count < FEW_CLUSTERS:

@@ -12,7 +12,7 @@ from modifind.data.feature_matrix import FeatureTable
 from modifind.data.unnamed import counts_rows
 from modifind.data.wording import warn_of_any
 
-MOST_CODES = 3
+MAX_MISSING_CODES = 3
 LARGE_CODES = frozenset(float(digit * k) for digit in "789" for k in range(2, 8))  # 77, 88, 99, 777, ...
 LOW_CODES = frozenset(-code for code in LARGE_CODES) | {-7.0, -8.0, -9.0}
 SMALL_CODES = frozenset((7.0, 8.0, 9.0))
@@ -36,7 +36,8 @@ def warn_codes(table: FeatureTable, y: Array, outcome: str = "the outcome y") ->
     advice = "If so, write these as missing values; if they are measured, ignore this"
     coded = [_shown(name, column, codes) for name, column in shown.items() if (codes := missing_codes(column))]
     warn_of_any(coded, f"looks like a code for missing: {{}}. {advice}", between="; ", most=len(coded))
-    row_numbers = [table.names[m] for m, own in numbers.items() if table.categories[m] is None and counts_rows(own)]
+    continuous = {table.names[m]: column for m, column in numbers.items() if table.categories[m] is None}
+    row_numbers = [name for name, column in continuous.items() if counts_rows(column)]
     what = "(whole numbers in row order, all distinct): {}. Exclude"
     one, several = (
         f"looks like a row number {what} it unless it means",
@@ -91,14 +92,14 @@ def _is_wide(rest: Array, nearest: float) -> bool:
 def _n_codes(values: Array, codes: frozenset[float]) -> int:
     """How many of the first values are codes, one after the other."""
     n_codes = 0
-    while n_codes < min(MOST_CODES, values.size) and values[n_codes] in codes:
+    while n_codes < min(MAX_MISSING_CODES, values.size) and values[n_codes] in codes:
         n_codes += 1
     return n_codes
 
 
-def _may_be_codes(rest: Array, own: NDArray[Any], rows: NDArray[Any]) -> bool:
+def _may_be_codes(rest: Array, code_rows: NDArray[Any], rows: NDArray[Any]) -> bool:
     """Whether there are other values to compare codes with, and more rows of those."""
-    return bool(rest.size > 1 and 2 * own.sum() <= rows.sum())
+    return bool(rest.size > 1 and 2 * code_rows.sum() <= rows.sum())
 
 
 def _shown(name: str, column: Array, codes: list[float]) -> str:

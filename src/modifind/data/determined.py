@@ -18,13 +18,13 @@ from modifind.data.wording import MAX_SHOWN, warn_of_any
 SAME_RANKS = 0.999
 ROWS_PER_VALUE = 5  # with fewer rows per distinct value a relabelling says nothing
 EXACT = 1e-6  # share of a column's spread that others leave; float32 columns are not exact beyond
-MOST_COLUMNS = 1000
+MAX_NUMERIC_COLUMNS = 1000
 BLOCK_ROWS = 16_384
 PROBE_ROWS = 1000
 
 
 @dataclass(frozen=True)
-class Determined:
+class DeterminedFeatures:
     """Features that the data cannot tell from others.
 
     Attributes
@@ -47,9 +47,9 @@ class Determined:
     @property
     def followers(self) -> frozenset[int]:
         """Those without which the others would tell as much: all of a set of copies but one, and sums."""
-        return frozenset(m for some in self.twins for m in some[1:]) | {own for own, *_ in self.combinations}
+        return frozenset(m for some in self.twins for m in some[1:]) | {combined for combined, *_ in self.combinations}
 
-    def apart(self, groups: Sequence[tuple[int, ...]]) -> Determined:
+    def apart(self, groups: Sequence[tuple[int, ...]]) -> DeterminedFeatures:
         """Without what only the columns of one group say: as a group they need not be told apart."""
         sets = [frozenset(group) for group in groups]
 
@@ -65,7 +65,7 @@ class Determined:
         )
         twins = [self._named(some, " = ") for some in self.twins]
         warn_of_any(twins, f"identical, or nearly so, up to relabelling or units: {advice}", between="; ")
-        combinations = [f"{self.names[own]} of {self._named(others)}" for own, *others in self.combinations]
+        combinations = [f"{self.names[combined]} of {self._named(others)}" for combined, *others in self.combinations]
         warn_of_any(combinations, f"exact linear combinations: {advice}", between="; ")
 
     def _named(self, features: Sequence[int], between: str = ", ") -> str:
@@ -73,7 +73,7 @@ class Determined:
         return between.join([*(self.names[m] for m in features[:MAX_SHOWN]), *more])
 
 
-def find_determined(table: FeatureTable) -> Determined:
+def find_determined(table: FeatureTable) -> DeterminedFeatures:
     """Find features that are copies or exact linear combinations of others.
 
     Continuous features are copies where their ranks agree (Spearman correlation above 0.999): the same thing in other
@@ -95,8 +95,8 @@ def find_determined(table: FeatureTable) -> Determined:
     repeated = {m for some in twins for m in some[1:]}
     columns = {m: _numeric(table, m) for m in changing if m not in repeated}
     numeric = {m: column for m, column in columns.items() if column is not None}
-    combinations = _combinations(numeric) if len(numeric) < min(table.n_rows - 1, MOST_COLUMNS) else ()
-    return Determined(table.names, twins, combinations)
+    combinations = _combinations(numeric) if len(numeric) < min(table.n_rows - 1, MAX_NUMERIC_COLUMNS) else ()
+    return DeterminedFeatures(table.names, twins, combinations)
 
 
 def _twins(table: FeatureTable, changing: list[int]) -> tuple[tuple[int, ...], ...]:
@@ -183,21 +183,21 @@ def _combinations(columns: dict[int, Array]) -> tuple[tuple[int, ...], ...]:
     if (np.abs(np.diag(triangle)) > EXACT * size).all():
         return ()
     kept: list[int] = []
-    found = []
+    combinations = []
     room = np.empty(triangle.shape)
     for k in range(len(features)):
-        own, basis = triangle[:, k], room[:, : len(kept)]
-        left = own - basis @ (basis.T @ own)
+        column, basis = triangle[:, k], room[:, : len(kept)]
+        left = column - basis @ (basis.T @ column)
         left -= basis @ (basis.T @ left)
         length = float(np.sqrt(left @ left))
         if length > EXACT * size[k]:
             room[:, len(kept)] = left / length
             kept.append(k)
             continue
-        shares = lstsq(triangle[:, kept], own)[0]
+        shares = lstsq(triangle[:, kept], column)[0]
         parts = [features[j] for j, share in zip(kept, shares, strict=True) if abs(share) > 100 * EXACT]
-        found.append((features[k], *parts))
-    return tuple(found)
+        combinations.append((features[k], *parts))
+    return tuple(combinations)
 
 
 def _triangle(columns: list[Array]) -> Array:

@@ -220,7 +220,7 @@ def adjusted_columns(names: tuple[str, ...], adjust_for: Any) -> tuple[str, ...]
     if chosen.all():
         every = "the only column" if len(names) == 1 else f"all {len(names)} columns"
         raise ValueError(f"adjust_for names {every} of X; at least one must be left to test")
-    return tuple(name for name, own in zip(names, chosen, strict=True) if own)
+    return tuple(name for name, is_chosen in zip(names, chosen, strict=True) if is_chosen)
 
 
 def check_rows(n_rows: int) -> None:
@@ -257,7 +257,7 @@ def check_scale(what: str, values: Array) -> None:
         raise ValueError(f"{what} has values beyond {LARGEST:g} or a spread below {1 / LARGEST:g}; rescale it")
 
 
-def check_length(what: str, found: int, expected: int) -> None:
+def check_length(what: str, n_rows: int, expected: int) -> None:
     """Refuse a column of another length than the table."""
-    if found != expected:
-        raise ValueError(f"{what} has {counted(found, 'row')} but X has {expected}")
+    if n_rows != expected:
+        raise ValueError(f"{what} has {counted(n_rows, 'row')} but X has {expected}")

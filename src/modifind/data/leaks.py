@@ -10,8 +10,8 @@ from modifind.data.clusters import Clusters, is_within, numbered
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.wording import refuse_any
 
-MOST_CHANGES = 4  # of the arm from one value to the next, so few that chance
-CHANCE = 1e-4  # gives them no more often than this
+MAX_ARM_CHANGES = 4  # of the arm from one value to the next, so few that chance
+MAX_LEAK_CHANCE = 1e-4  # gives them no more often than this
 ROWS_PER_VALUE = 5  # with fewer rows per distinct value a relabelling says nothing
 
 
@@ -84,7 +84,7 @@ def _determines(ranks: Ints, arms: Ints) -> bool:
     if n_values * ROWS_PER_VALUE <= ranks.size:
         return True
     changes, share = int((np.diff(treated > 0) != 0).sum()), float((treated > 0).mean())
-    return changes <= MOST_CHANGES and binom.cdf(changes, n_values - 1, 2 * share * (1 - share)) < CHANCE
+    return changes <= MAX_ARM_CHANGES and binom.cdf(changes, n_values - 1, 2 * share * (1 - share)) < MAX_LEAK_CHANCE
 
 
 def _is_copy(ranks: Ints, outcome: Ints) -> bool:

@@ -72,9 +72,10 @@ def refuse_missing(counts: Mapping[str, tuple[int, int]], *, allowed: bool = Fal
         if infinite:
             bad.append(f"{name!r} ({infinite} infinite)")
     if bad:
-        holes, infinite = not allowed and any(own for own, _ in counts.values()), any(own for _, own in counts.values())
-        kinds = " or ".join(["missing"] * holes + ["infinite"] * infinite)
-        remedies = [REMEDY] * holes + [f"{INFINITE}, or exclude the columns"] * infinite
+        holes = not allowed and any(missing for missing, _ in counts.values())
+        beyond = any(infinite for _, infinite in counts.values())
+        kinds = " or ".join(["missing"] * holes + ["infinite"] * beyond)
+        remedies = [REMEDY] * holes + [f"{INFINITE}, or exclude the columns"] * beyond
         raise ValueError(f"{kinds} values in {', '.join(bad)}; {'; '.join(remedies)}")
 
 

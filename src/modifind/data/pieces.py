@@ -73,7 +73,7 @@ def joined(pieces: Sequence[Piece]) -> Piece:
     every: list[dict[str, Any]] = [
         {"X": piece.X, "y": piece.y, "treatment": piece.treatment, **piece.more} for piece in pieces
     ]
-    return Piece(0, **{name: pd.concat([own[name] for own in every], ignore_index=True) for name in every[0]})
+    return Piece(0, **{name: pd.concat([columns[name] for columns in every], ignore_index=True) for name in every[0]})
 
 
 @dataclass(frozen=True)

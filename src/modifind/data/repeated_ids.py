@@ -55,14 +55,14 @@ def refuse_repeated_ids(frame: pd.DataFrame, roles: Collection[str], features: C
     ValueError: person looks like an identifier: 40 values in 120 rows, of which those with one value agree in age. ...
     """
     names = [str(name) for name in frame.columns]
-    for place, name in enumerate(names):
+    for position, name in enumerate(names):
         known = is_person_name(name)
-        if name in roles or not (known or (name not in features and _may_identify(frame.iloc[:, place], name))):
+        if name in roles or not (known or (name not in features and _may_identify(frame.iloc[:, position], name))):
             continue
-        codes = _codes(frame.iloc[:, place])
+        codes = _codes(frame.iloc[:, position])
         if not _several_each(codes):
             continue
-        others = [k for k in range(len(names)) if k != place and names[k] not in roles]
+        others = [k for k in range(len(names)) if k != position and names[k] not in roles]
         shared = [names[k] for k in others if _is_shared(codes, frame.iloc[:, k], known)]
         if is_person_identifier_name(name) or len(shared) >= (1 if known else max(MIN_SHARED, len(others) / 2)):
             size, n_rows = np.unique(codes[codes >= 0]).size, int((codes >= 0).sum())

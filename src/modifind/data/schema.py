@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from modifind._typing import Array, Ints
-from modifind.data.arm_labels import MOST_ARMS, first_treated, refuse_doses
+from modifind.data.arm_labels import MAX_ARMS, first_treated, refuse_doses
 from modifind.data.clusters import Clusters, check_clusters, cluster_keys
 from modifind.data.column_types import feature_column, numbers_as_text, plain_column, plain_label, refuse_identifiers
 from modifind.data.containers import as_frame
@@ -122,7 +122,7 @@ class Schema:
         _check_rows(summary, transform, outcome)
         refuse_gaps(treatment, summary.treatment.n_missing, summary.treatment.n_infinite)
         if summary.treatment.levels is None and summary.treatment.kind == "number":
-            refuse_doses((), MOST_ARMS + 1, treatment)
+            refuse_doses((), MAX_ARMS + 1, treatment)
         arms = summary.treatment.labels("treatment")
         shown = tuple(plain_label(label) for label in arms)
         if first_treated(shown, treated, treatment):
@@ -164,8 +164,8 @@ class Schema:
     @cached_property
     def categories(self) -> tuple[tuple[Any, ...] | None, ...]:
         """The labels as they are shown, that of missing values last."""
-        shown = (_shown(own, gaps) for own, gaps in zip(self.labels, self.gaps, strict=True))
-        return tuple(self.poolings[m].labels if m in self.poolings else own for m, own in enumerate(shown))
+        shown = (_shown(labels, gaps) for labels, gaps in zip(self.labels, self.gaps, strict=True))
+        return tuple(self.poolings[m].labels if m in self.poolings else labels for m, labels in enumerate(shown))
 
     @cached_property
     def incomplete(self) -> frozenset[int]:
@@ -315,7 +315,7 @@ def _check_features(summary: Summary, missing: str) -> None:
 
 
 def _refuse_gaps_of(names: Sequence[str], columns: Sequence[ColumnSummary], missing: str) -> None:
-    counts = {name: (own.n_missing, own.n_infinite) for name, own in zip(names, columns, strict=True)}
+    counts = {name: (column.n_missing, column.n_infinite) for name, column in zip(names, columns, strict=True)}
     refuse_missing(counts, allowed=missing == "category")
 
 
@@ -327,8 +327,8 @@ def _check_rows(summary: Summary, transform: str | None, outcome: str) -> None:
     if y.low == y.high:
         raise ValueError(f"y is constant ({y.low:g}); there is no effect to find")
     if transform == "log" and y.n_not_positive:
-        found = counted(y.n_not_positive, "value of y is", "values of y are")
-        raise ValueError(f"outcome_transform='log' needs a positive outcome; {found} not")
+        count = counted(y.n_not_positive, "value of y is", "values of y are")
+        raise ValueError(f"outcome_transform='log' needs a positive outcome; {count} not")
     check_scale("y", np.array([y.low, y.high]))
     if known is not None and known.kind != "number":
         raise ValueError(f"propensity must lie strictly between 0 and 1; it holds {known.kind}")

@@ -354,5 +354,5 @@ def _common_order(first: tuple[Any, ...] | None, second: tuple[Any, ...] | None)
     if first is None or second is None:
         return None
     longer, shorter = (first, second) if len(first) >= len(second) else (second, first)
-    places = [longer.index(label) for label in shorter if label in longer]
-    return longer if len(places) == len(shorter) and places == sorted(places) else None
+    positions = [longer.index(label) for label in shorter if label in longer]
+    return longer if len(positions) == len(shorter) and positions == sorted(positions) else None

@@ -20,9 +20,9 @@ from modifind.data.time_names import is_event_name, is_time_name
 
 FORWARD_BINS, BACKWARD_BINS = 30, 100
 ROWS_PER_BIN = 10
-MOST_CLASSES = 12
+MAX_OUTCOME_LEVELS = 12
 MOST_SHARED = 0.95  # of the order of a column and the outcome; one measured before shares less
-MOST_FOLLOWED = 0.975  # the same by neighbouring rows, which chance moves further in small tables
+MAX_FOLLOWED = 0.975  # the same by neighbouring rows, which chance moves further in small tables
 UNNAMED_LEAD = 0.25  # of a column whose name does not say that it flags an event
 
 
@@ -54,12 +54,12 @@ class OutcomeRanks:
         n_levels = table.n_levels(feature)
         if n_levels == 0:
             nearby = self._nearby(table.values[:, feature])
-            return nearby if nearby > MOST_FOLLOWED else forward
-        if not 2 <= n_levels <= MOST_CLASSES:
+            return nearby if nearby > MAX_FOLLOWED else forward
+        if not 2 <= n_levels <= MAX_OUTCOME_LEVELS:
             return forward
         n_bins = int(np.clip(n_rows // ROWS_PER_BIN, 2, BACKWARD_BINS))
-        place = np.minimum((self.ranks * n_bins).astype(np.intp), n_bins - 1)
-        counts = np.bincount(place * n_levels + bins, minlength=n_bins * n_levels).reshape(n_bins, n_levels)
+        outcome_bins = np.minimum((self.ranks * n_bins).astype(np.intp), n_bins - 1)
+        counts = np.bincount(outcome_bins * n_levels + bins, minlength=n_bins * n_levels).reshape(n_bins, n_levels)
         size = counts.sum(axis=1)
         mixed = size.sum() - (counts**2 / np.maximum(size, 1)[:, None]).sum()
         alone = n_rows - (counts.sum(axis=0) ** 2).sum() / n_rows

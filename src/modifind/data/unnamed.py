@@ -13,7 +13,7 @@ from modifind.data.feature_matrix import FeatureTable
 from modifind.data.time_names import is_identifier_name
 from modifind.data.wording import refuse_any
 
-LEAST_ROWS = 20
+MIN_NUMBERED_ROWS = 20
 UNLIKELY = 14.0  # the logarithm of one in a million
 
 
@@ -27,15 +27,15 @@ def unusable(frame: pd.DataFrame) -> dict[str, str]:
     >>> unusable(frame.assign(note=[f"came {k} times" for k in range(100)]))
     {'id': 'identifier', 'day': 'dates', 'note': 'text with 100 distinct values in 100 rows'}
     """
-    found = {str(name): _reason(frame.iloc[:, m], str(name)) for m, name in enumerate(frame.columns)}
-    return {name: reason for name, reason in found.items() if reason}
+    reasons = {str(name): _reason(frame.iloc[:, m], str(name)) for m, name in enumerate(frame.columns)}
+    return {name: reason for name, reason in reasons.items() if reason}
 
 
 def _reason(column: pd.Series[Any], name: str) -> str:
     values, types = plain_column(column.dropna()), pd.api.types
     if kind := unfit_kind(values):
         return kind.removesuffix(" or times")
-    if len(values) < LEAST_ROWS or types.is_bool_dtype(values) or isinstance(values.dtype, pd.CategoricalDtype):
+    if len(values) < MIN_NUMBERED_ROWS or types.is_bool_dtype(values) or isinstance(values.dtype, pd.CategoricalDtype):
         return ""
     if types.is_numeric_dtype(values):
         return "identifier" * _is_identifier(values, name)
@@ -69,7 +69,7 @@ def names_rows(numbers: Array, name: str) -> bool:
     >>> names_rows(shuffled, "x"), names_rows(shuffled / 3, "x"), names_rows(1e9 * shuffled, "x")
     (True, False, False)
     """
-    if numbers.size < LEAST_ROWS or counts_rows(numbers):
+    if numbers.size < MIN_NUMBERED_ROWS or counts_rows(numbers):
         return False
     if not (numbers == np.rint(numbers)).all() or np.unique(numbers).size < numbers.size:
         return False
