@@ -1,4 +1,4 @@
-"""Numbers that are no measurements: codes for missing values, and row numbers."""
+"""Numbers that look like codes for missing values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.unnamed import counts_rows
 from modifind.data.wording import warn_of_any
 
 MAX_MISSING_CODES = 3
@@ -19,8 +18,8 @@ SMALL_CODES = frozenset((7.0, 8.0, 9.0))
 COMMON_ROWS = 5
 
 
-def warn_codes(table: FeatureTable, y: Array, outcome: str = "the outcome y") -> None:
-    """Warn of values that look like codes for missing ones, and of columns that look like row numbers.
+def warn_of_codes(table: FeatureTable, y: Array, outcome: str = "the outcome y") -> None:
+    """Warn of values that look like codes for missing ones.
 
     Parameters
     ----------
@@ -36,14 +35,6 @@ def warn_codes(table: FeatureTable, y: Array, outcome: str = "the outcome y") ->
     advice = "If so, write these as missing values; if they are measured, ignore this"
     coded = [_shown(name, column, codes) for name, column in shown.items() if (codes := missing_codes(column))]
     warn_of_any(coded, f"looks like a code for missing: {{}}. {advice}", between="; ", most=len(coded))
-    continuous = {table.names[m]: column for m, column in numbers.items() if table.categories[m] is None}
-    row_numbers = [name for name, column in continuous.items() if counts_rows(column)]
-    what = "(whole numbers in row order, all distinct): {}. Exclude"
-    one, several = (
-        f"looks like a row number {what} it unless it means",
-        f"look like row numbers {what} them unless they mean",
-    )
-    warn_of_any(row_numbers, f"{one} time", f"{several} time", most=len(row_numbers))
 
 
 def missing_codes(column: Array) -> list[float]:

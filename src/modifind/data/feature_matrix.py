@@ -12,10 +12,9 @@ import pandas as pd
 
 from modifind._typing import Array, Bools
 from modifind.data.column_types import INSTEAD, outcome_name, plain_column, text_outcome, unfit_kind
-from modifind.data.wording import counted, meant
+from modifind.data.wording import meant
 
 Kind = Literal["continuous", "discrete"]
-MIN_ROWS = 50
 MIN_ARM_ROWS = 20
 LARGEST = 1e150  # squares must not overflow
 
@@ -223,18 +222,6 @@ def adjusted_columns(names: tuple[str, ...], adjust_for: Any) -> tuple[str, ...]
     return tuple(name for name, is_chosen in zip(names, chosen, strict=True) if is_chosen)
 
 
-def check_rows(n_rows: int) -> None:
-    """Refuse a table of a few rows."""
-    if n_rows < MIN_ROWS:
-        raise ValueError(f"X has {counted(n_rows, 'row')}; at least {MIN_ROWS} are needed")
-
-
-def check_arms(smaller: int) -> None:
-    """Refuse an arm of a few rows."""
-    if smaller < MIN_ARM_ROWS:
-        raise ValueError(f"each arm of treatment needs at least {MIN_ARM_ROWS} rows; the smaller has {smaller}")
-
-
 def outcome_values(column: pd.Series[Any]) -> Array:
     """An outcome as numbers, missing ones as NaN."""
     column = plain_column(column)
@@ -255,9 +242,3 @@ def check_scale(what: str, values: Array) -> None:
     spread = float(values.max() / 2 - values.min() / 2)
     if np.abs(values).max() > LARGEST or 0 < spread < 1 / LARGEST:
         raise ValueError(f"{what} has values beyond {LARGEST:g} or a spread below {1 / LARGEST:g}; rescale it")
-
-
-def check_length(what: str, n_rows: int, expected: int) -> None:
-    """Refuse a column of another length than the table."""
-    if n_rows != expected:
-        raise ValueError(f"{what} has {counted(n_rows, 'row')} but X has {expected}")

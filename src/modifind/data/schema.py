@@ -17,7 +17,7 @@ from modifind.data.arm_labels import MAX_ARMS, first_treated, refuse_doses
 from modifind.data.clusters import Clusters, check_clusters, cluster_keys
 from modifind.data.column_types import feature_column, numbers_as_text, plain_column, plain_label, refuse_identifiers
 from modifind.data.containers import as_frame
-from modifind.data.feature_matrix import FeatureTable, check_arms, check_rows, check_scale, outcome_values
+from modifind.data.feature_matrix import MIN_ARM_ROWS, FeatureTable, check_scale, outcome_values
 from modifind.data.missing import missing_label, refuse_few, refuse_gaps, refuse_missing, refuse_outcome_gaps
 from modifind.data.pieces import Block, Piece
 from modifind.data.rare_levels import Pooling, pool_each, warn_pooled
@@ -26,6 +26,7 @@ from modifind.data.summary import ColumnSummary, Summary, feature_summaries
 from modifind.data.weights import Weights, weight_numbers
 from modifind.data.wording import counted
 
+MIN_ROWS = 50
 MAX_CLUSTERS = 4096  # sums of clusters that are kept for every feature
 
 
@@ -129,7 +130,8 @@ class Schema:
             arms, shown = arms[::-1], shown[::-1]
         levels = summary.treatment.levels or {}
         sizes = {arm: levels[arm] for arm in arms}
-        check_arms(min(sizes.values()))
+        if (smaller := min(sizes.values())) < MIN_ARM_ROWS:
+            raise ValueError(f"each arm of treatment needs at least {MIN_ARM_ROWS} rows; the smaller has {smaller}")
         if summary.clusters is not None:
             check_clusters(summary.clusters.size)
         by_level = tuple(c.rows_by_arm(own, sizes) for own, c in zip(labels, summary.columns, strict=True))
@@ -321,7 +323,8 @@ def _refuse_gaps_of(names: Sequence[str], columns: Sequence[ColumnSummary], miss
 
 def _check_rows(summary: Summary, transform: str | None, outcome: str) -> None:
     """Refuse few rows, an outcome that has no effect to find, and scores that are none."""
-    check_rows(summary.n_rows)
+    if summary.n_rows < MIN_ROWS:
+        raise ValueError(f"X has {counted(summary.n_rows, 'row')}; at least {MIN_ROWS} are needed")
     y, known = summary.y, summary.scores
     refuse_outcome_gaps(outcome, summary.n_rows, y.n_missing, y.n_infinite)
     if y.low == y.high:

@@ -12,14 +12,13 @@ import numpy as np
 import pandas as pd
 
 from modifind.data.containers import as_column, row_scores
-from modifind.data.feature_matrix import check_length
 from modifind.data.files.opening import DataFile, open_matching, read_alike
 from modifind.data.files.text import Dialect
 from modifind.data.missing import Dropped, complete_rows
 from modifind.data.pieces import Piece
 from modifind.data.several_arms import in_arms
 from modifind.data.weights import weight_numbers
-from modifind.data.wording import listed, meant, repeated
+from modifind.data.wording import counted, listed, meant, repeated
 
 PIECE_ROWS = 65_536
 
@@ -60,7 +59,8 @@ class FrameSource:
         given = {"y": y, "treatment": treatment, **(per_row or {}), "propensity": scores}
         columns = {name: as_column(values, name) for name, values in given.items() if values is not None}
         for name, column in columns.items():
-            check_length(name, len(column), len(X))
+            if len(column) != len(X):
+                raise ValueError(f"{name} has {counted(len(column), 'row')} but X has {len(X)}")
         if not X.index.equals(pd.RangeIndex(len(X))):
             X = X.reset_index(drop=True)
         return cls(X, columns.pop("y"), columns.pop("treatment"), columns)

@@ -11,7 +11,7 @@ from modifind._typing import Array
 from modifind.data.column_types import PROBED, dated, loses_digits, mostly_numbers, plain_column, unfit_kind
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.time_names import is_identifier_name
-from modifind.data.wording import refuse_any
+from modifind.data.wording import refuse_any, warn_of_any
 
 MIN_NUMBERED_ROWS = 20
 UNLIKELY = 14.0  # the logarithm of one in a million
@@ -78,13 +78,27 @@ def names_rows(numbers: Array, name: str) -> bool:
 
 def refuse_row_identifiers(table: FeatureTable) -> None:
     """Refuse numbers that are identifiers, as far as the rows at hand show; those in row order may mean time."""
-    columns = ((name, table.values[:, m]) for m, name in enumerate(table.names) if table.categories[m] is None)
-    ids = [name for name, column in columns if names_rows(column[~np.isnan(column)], name)]
+    ids = [name for name, column in _continuous(table) if names_rows(column[~np.isnan(column)], name)]
     refuse_any(
         ids,
         "{}: looks like an identifier (whole numbers in no order that never repeat), which is no feature; exclude it, "
         "or divide it by the number of rows if it is a rank",
     )
+
+
+def warn_of_row_numbers(table: FeatureTable) -> None:
+    """Warn of columns that look like row numbers, which may mean time."""
+    row_numbers = [name for name, column in _continuous(table) if counts_rows(column)]
+    what = "(whole numbers in row order, all distinct): {}. Exclude"
+    one, several = (
+        f"looks like a row number {what} it unless it means",
+        f"look like row numbers {what} them unless they mean",
+    )
+    warn_of_any(row_numbers, f"{one} time", f"{several} time", most=len(row_numbers))
+
+
+def _continuous(table: FeatureTable) -> list[tuple[str, Array]]:
+    return [(name, table.values[:, m]) for m, name in enumerate(table.names) if table.categories[m] is None]
 
 
 def refuse_unusable(frame: pd.DataFrame, argument: str) -> None:
