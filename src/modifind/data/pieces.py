@@ -13,7 +13,7 @@ import pandas as pd
 from modifind._typing import Array, Bools, Ints
 from modifind.data.clusters import Clusters, label_texts
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.strata import stratum_name
+from modifind.data.stratified import stratum_name
 from modifind.data.weights import Weights
 
 MORE = ("propensity", "sample_weight", "clusters", "strata")  # what rows may have beside features, outcome, treatment

@@ -21,7 +21,7 @@ from modifind.data.feature_matrix import MIN_ARM_ROWS, FeatureTable, check_scale
 from modifind.data.missing import missing_label, refuse_few, refuse_gaps, refuse_missing, refuse_outcome_gaps
 from modifind.data.pieces import Block, Piece
 from modifind.data.rare_levels import Pooling, pool_each, warn_pooled
-from modifind.data.strata import check_strata, refuse_unstratified
+from modifind.data.stratified import check_strata, refuse_unstratified
 from modifind.data.summary import ColumnSummary, Summary, feature_summaries
 from modifind.data.weights import Weights, weight_numbers
 from modifind.data.wording import counted

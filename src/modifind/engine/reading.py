@@ -30,7 +30,7 @@ from modifind.data.pieces import Block, Piece
 from modifind.data.row_plan import RowPlan
 from modifind.data.schema import Schema, refuse_empty
 from modifind.data.sources import FrameSource
-from modifind.data.strata import refuse_repeated
+from modifind.data.stratified import refuse_repeated
 from modifind.data.summary import Summary
 from modifind.data.support import Outside, outside_levels
 from modifind.data.unnamed import refuse_row_identifiers, refuse_unusable, warn_of_row_numbers
