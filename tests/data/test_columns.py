@@ -12,7 +12,7 @@ import pytest
 
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.data.clusters import Clusters
-from modifind.data.codes import missing_codes, warn_codes
+from modifind.data.codes import missing_codes, warn_of_codes
 from modifind.data.column_types import feature_column
 from modifind.data.containers import as_column, as_frame
 from modifind.data.determined import find_determined
@@ -22,6 +22,7 @@ from modifind.data.rare_levels import pool
 from modifind.data.roles import assign_roles
 from modifind.data.schema import Schema, read_features
 from modifind.data.summary import Summary
+from modifind.data.unnamed import warn_of_row_numbers
 from modifind.data.weights import WeightSums
 from modifind.engine.models import refuse_separation
 from modifind.engine.reading import Given
@@ -401,12 +402,14 @@ def test_codes_and_row_numbers_share_a_warning_each():
     rng = np.random.default_rng(0)
     columns = {"smoker": np.r_[[1, 2] * 58, [9] * 4], "row": np.arange(N), "free": rng.normal(size=N)}
     columns["age"] = np.where(np.arange(N) < 6, 999, rng.integers(18, 90, N))
-    _, texts = messages(warn_codes, read_features(columns), np.where(np.arange(N) == 5, -99.0, rng.random(N)))
-    assert len(texts) == 2
+    table = read_features(columns)
+    _, texts = messages(warn_of_codes, table, np.where(np.arange(N) == 5, -99.0, rng.random(N)))
+    _, row_numbers = messages(warn_of_row_numbers, table)
+    assert (len(texts), len(row_numbers)) == (1, 1)
     assert (
         "9 in 'smoker' (4 of 120 rows); 999 in 'age' (6 of 120 rows); -99 in the outcome y (1 of 120 rows)" in texts[0]
     )
-    assert "row number (whole numbers in row order, all distinct): row." in texts[1]
+    assert "row number (whole numbers in row order, all distinct): row." in row_numbers[0]
 
 
 # Weights.

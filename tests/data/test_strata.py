@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from conftest import four_sd, runs
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli.app import main
-from modifind.data.strata import stratum_folds
+from modifind.data.stratified import stratum_folds
 from modifind.engine.reading import Given
 from modifind.engine.table import observed_scores
 from modifind.nuisance.propensity.overlap import overlap_of

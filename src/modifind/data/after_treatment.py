@@ -10,15 +10,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import chi2
+from scipy.stats import chi2, rankdata
 from scipy.stats import t as student_t
 
-from modifind._typing import Array
-from modifind.data.clusters import treated_as_one
+from modifind._typing import Array, Bools, Ints
+from modifind.data.clusters import Clusters, treated_as_one
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.pieces import Block
-from modifind.data.suspicious import compared_parts
+from modifind.data.weights import Weights
 from modifind.data.wording import counted, named
 
 MAX_CHANCE = 1e-4  # p-value of a difference between the arms, over all columns
@@ -29,7 +28,7 @@ ALONE_BALANCE = 0.02  # and where they say nothing,
 ALONE_ROWS, ALONE_OTHERS = 200, 5  # which takes so many rows and other columns, because few differ among fewer
 INFORMATIVE = 2.0  # expected score of other columns, from which on these relations tell something
 MIN_EVIDENCE = 2.0  # log-likelihood ratio of an effect of the treatment against a cause
-MAX_LEVELS = 50  # of a column that is looked at
+MAX_COMPARED_LEVELS = 50  # of a column that is looked at
 RIDGE = 1e-3
 
 
@@ -39,52 +38,81 @@ class ArmSums:
 
     Attributes
     ----------
-    block : Block
-        Rows.
+    table : FeatureTable
+        Features.
+    treatment : array of shape (n,)
+        0 or 1.
     chances : array of shape (n,)
-        Chance of every row to be treated, if the treatment was randomised.
+        Chance of every row to be treated, if the treatment was randomised; NaN where it is not known.
+    weights : Weights
+        How much each row counts.
+    clusters : Clusters
+        Which rows belong together.
     """
 
-    block: Block
+    table: FeatureTable
+    treatment: Ints
     chances: Array
+    weights: Weights
+    clusters: Clusters
 
     def columns(self, feature: int) -> Array:
         """What is compared of a column: ranks and how far they are from the middle, gaps, or levels; each of mean 0."""
-        return np.column_stack([self._centred(part, seen) for part, seen in compared_parts(self.block.table, feature)])
+        return np.column_stack([self._standardised(part, seen) for part, seen in compared_parts(self.table, feature)])
 
     def columns_of(self, features: Sequence[int]) -> Array:
         """The same of several columns, without parts that are the same in all rows."""
         columns = np.column_stack([self.columns(m) for m in features])
         return columns[:, columns.any(axis=0)]
 
-    def _centred(self, part: Array, seen: NDArray[np.bool_]) -> Array:
+    def _standardised(self, part: Array, seen: Bools) -> Array:
         even = self._even * seen
         centred = np.where(seen, part - even @ part / max(even.sum(), 1e-300), 0.0)
-        spread = float(np.sqrt(even @ centred**2 / self._even.sum()))
-        return centred / spread if spread > 1e-9 else np.zeros(part.size)
+        spread = float(np.sqrt(even @ centred**2 / max(self._even.sum(), 1e-300)))
+        return np.zeros(part.size) if spread <= 1e-9 else centred / spread
 
     @property
     def _even(self) -> Array:
-        return self.block.weights.values * self.chances * (1.0 - self.chances)
+        return self.weights.values * self.chances * (1.0 - self.chances)
 
     def of_units(self, columns: Array) -> Array:
         """The sums over each cluster, shape (units, k)."""
-        terms = self.block.weights.values * (self.block.treatment - self.chances)
-        return self.block.clusters.sums(terms[:, None] * columns)
+        terms = self.weights.values * (self.treatment - self.chances)
+        return self.clusters.sums(terms[:, None] * columns)
+
+    def difference(self, feature: int) -> tuple[float, float]:
+        """How much the arms differ in a column, in standard deviations, and the p-value.
+
+        Both are those of the part that tells most, the p-value times the number of parts; NaN where the chance to be
+        treated is not known.
+        """
+        columns = self.columns(feature)
+        changing = np.flatnonzero(columns.any(axis=0))
+        if not changing.size:
+            return 0.0, 1.0
+        sums = self.of_units(columns[:, changing])
+        reached = sums.sum(axis=0) / np.maximum(np.sqrt((sums**2).sum(axis=0)), 1e-300)
+        p_values = self._p_values_of(reached)
+        best = int(np.argmin(p_values))
+        seen = compared_parts(self.table, feature)[changing[best]][1]
+        size = sums[:, best].sum() / np.sqrt(self._even @ seen * self._even.sum())
+        return float(size), min(float(p_values[best]) * p_values.size, 1.0)
 
     def scores(self, columns: Array) -> Array:
         """The sums in standard deviations, by the larger of the observed variance and the one that chance implies."""
         sums = self.of_units(columns)
-        drawn = treated_as_one(self.block.treatment, self.block.clusters)
-        chance = self.block.weights.values * np.sqrt(self.chances * (1.0 - self.chances))
+        drawn = treated_as_one(self.treatment, self.clusters)
+        chance = self.weights.values * np.sqrt(self.chances * (1.0 - self.chances))
         implied = drawn.sums(chance[:, None] * columns)
         variance = np.maximum((sums**2).sum(axis=0), (implied**2).sum(axis=0))
         return np.asarray(sums.sum(axis=0) / np.sqrt(np.maximum(variance, 1e-300)))
 
     def p_values(self, columns: Array) -> Array:
         """P-values of the sums, one for each column."""
-        freedom = max(self.block.clusters.freedom, 1.0)
-        return np.asarray(2.0 * student_t.sf(np.abs(self.scores(columns)), freedom))
+        return self._p_values_of(self.scores(columns))
+
+    def _p_values_of(self, scores: Array) -> Array:
+        return np.asarray(2.0 * student_t.sf(np.abs(scores), max(self.clusters.freedom, 1.0)))
 
     def p_value(self, feature: int) -> float:
         """P-value of no difference between the arms in a column, by what tells most."""
@@ -111,20 +139,35 @@ class ArmSums:
         What is related to a cause of the treatment differs between the arms as well, in proportion; what is related to
         an effect of a randomised treatment does not.
         """
-        weights, within = self.block.weights.values, self._within_arms(differing)
+        weights, within = self.weights.values, self._within_arms(differing)
         gram = others.T @ (weights[:, None] * others)
         penalty = RIDGE * np.trace(gram) / len(gram)
         said = others @ np.linalg.solve(gram + penalty * np.eye(len(gram)), others.T @ (weights * within))
         unexplained = 1.0 - np.corrcoef(said, within)[0, 1] ** 2
         shared = 1.0 - unexplained * (said.size - 1) / max(said.size - others.shape[1] - 1, 1)
-        score, found = self.scores(np.column_stack([differing, said]))
-        return float(np.sqrt(max(shared, 0.0)) * abs(score)), float(found * np.sign(score))
+        score, other = self.scores(np.column_stack([differing, said]))
+        return float(np.sqrt(max(shared, 0.0)) * abs(score)), float(other * np.sign(score))
 
     def _within_arms(self, column: Array) -> Array:
-        within, arms = column.copy(), self.block.treatment
-        for arm in (0, 1):
-            within[arms == arm] -= self.block.weights[arms == arm].mean(column[arms == arm])
+        within = column.copy()
+        for rows in (self.treatment == 0, self.treatment == 1):
+            within[rows] -= self.weights[rows].mean(column[rows])
         return within
+
+
+def compared_parts(table: FeatureTable, feature: int) -> list[tuple[Array, Bools]]:
+    """Numbers that are compared between the arms, and the rows that have them."""
+    column, n_levels = table.values[:, feature], table.n_levels(feature)
+    every = np.ones(column.size, dtype=bool)
+    if n_levels:
+        levels = range(1, n_levels) if n_levels == 2 else range(n_levels)
+        return [((column == level).astype(np.float64), every) for level in levels]
+    seen = ~np.isnan(column)
+    ranks = np.zeros(column.size)
+    if seen.any():
+        ranks[seen] = (rankdata(column[seen]) - 0.5) / seen.sum() - 0.5
+    parts = [(ranks, seen), (np.abs(ranks), seen)]
+    return parts if seen.all() else [*parts, ((~seen).astype(np.float64), every)]
 
 
 def refuse_after_treatment(
@@ -155,9 +198,10 @@ def refuse_after_treatment(
     ValueError
         Names the columns, and how to say what they are.
     """
-    share = block.weights.mean(block.treatment.astype(np.float64))
-    sums = ArmSums(block, np.full(block.y.size, share) if chances is None else chances)
+    if chances is None:
+        chances = np.full(block.y.size, block.weights.mean(block.treatment.astype(np.float64)))
     table = block.table
+    sums = ArmSums(table, block.treatment, chances, block.weights, block.clusters)
     seen = [m for m, name in enumerate(table.names) if name in features and _can_differ(table, m)]
     p_values = {m: sums.p_value(m) for m in seen}
     differing = [m for m in seen if p_values[m] < MAX_CHANCE / len(seen)]
@@ -173,7 +217,7 @@ def refuse_after_treatment(
 
 
 def _can_differ(table: FeatureTable, feature: int) -> bool:
-    return not table.is_constant(feature) and table.n_levels(feature) <= MAX_LEVELS
+    return not table.is_constant(feature) and table.n_levels(feature) <= MAX_COMPARED_LEVELS
 
 
 def _show_randomisation(sums: ArmSums, others: Sequence[int], differing: Sequence[int]) -> bool:
@@ -182,11 +226,11 @@ def _show_randomisation(sums: ArmSums, others: Sequence[int], differing: Sequenc
     if len(alike) < max(MIN_OTHERS, 2 * len(differing)) or len(others) > len(alike) + len(differing):
         return False
     columns = sums.columns_of(alike)
-    expected, found = max(sums.as_cause(columns, sums.columns(m)[:, 0]) for m in differing)
+    expected, score = max(sums.as_cause(columns, sums.columns(m)[:, 0]) for m in differing)
     if expected < INFORMATIVE:
-        enough = len(alike) == len(others) >= ALONE_OTHERS and sums.block.y.size >= ALONE_ROWS
+        enough = len(alike) == len(others) >= ALONE_OTHERS and sums.treatment.size >= ALONE_ROWS
         return enough and len(differing) == 1 and sums.p_value_of_all(columns) >= ALONE_BALANCE
-    return sums.p_value_of_all(columns) >= MIN_BALANCE and expected * (expected / 2 - found) >= MIN_EVIDENCE
+    return sums.p_value_of_all(columns) >= MIN_BALANCE and expected * (expected / 2 - score) >= MIN_EVIDENCE
 
 
 def _reason(p_value: float, n_others: int, declared: bool) -> str:

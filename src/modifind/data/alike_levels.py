@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from modifind._warned import warn
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.wording import listed, printable, respelled
-
-SHOWN = 10
+from modifind.data.wording import listed, respelled, warn_of_any
 
 
 def alike(labels: Iterable[Any]) -> list[list[str]]:
@@ -34,9 +31,9 @@ def warn_alike(table: FeatureTable) -> None:
         for name, labels in zip(table.names, table.categories, strict=True)
         for same in alike(labels or ())
     ]
-    if shown:
-        more = f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
-        warn(
-            f"levels that differ only in capitals, blanks or the form of letters count as different: "
-            f"{printable('; '.join(shown[:SHOWN]))}{more}. Write them alike if they mean the same"
-        )
+    warn_of_any(
+        shown,
+        "levels that differ only in capitals, blanks or the form of letters count as different: {}. Write them alike "
+        "if they mean the same",
+        between="; ",
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 from modifind.data.wording import listed, respelled
 
-MOST_ARMS = 12  # a number with more values is a dose
+MAX_ARMS = 12  # a number with more values is a dose
 
 # docs/quickstart.md lists these for users.
 CONTROL_WORDS = frozenset(
@@ -94,9 +94,9 @@ def refuse_other_than_two(labels: Sequence[Any], name: str) -> None:
 
 def refuse_doses(labels: Sequence[Any], n_labels: int, name: str) -> None:
     """Refuse a treatment of many numbers, of which `labels` are some."""
-    if n_labels > MOST_ARMS and all(isinstance(label, int | float) for label in labels):
+    if n_labels > MAX_ARMS and all(isinstance(label, int | float) for label in labels):
         raise ValueError(
-            f"{name} has more than {MOST_ARMS} distinct numbers, as a dose has, and doses are not supported; divide it "
+            f"{name} has more than {MAX_ARMS} distinct numbers, as a dose has, and doses are not supported; divide it "
             "into a few arms, such as none, low and high, and name the one that the others are compared with "
             "(reference=)"
         )

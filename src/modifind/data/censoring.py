@@ -28,7 +28,7 @@ from modifind.data.time_names import (
     says_censored,
     share_stem,
 )
-from modifind.data.wording import named
+from modifind.data.wording import refuse_any
 
 MIN_TIMES = 13  # distinct values; an outcome of fewer is no time
 MIN_LEAD = 0.1  # how far the chance that a row with the flag has the larger time is from one half,
@@ -77,22 +77,22 @@ def refuse_censored(columns: pd.DataFrame, y: pd.Series[Any]) -> None:
     """
     outcome = y.name if isinstance(y.name, str) else ""
     values, columns = _as_numbers(y.reset_index(drop=True)), columns.reset_index(drop=True)
-    if flags := [str(name) for name in columns if _flags_time(columns[name], str(name), values, outcome)]:
-        time = f"the time {outcome!r}" if outcome else "the outcome"
-        raise ValueError(
-            f"{named(flags)}: looks like the event indicator of {time}, and right-censored times are not supported. "
-            f"{HORIZON}. Rename the column if it is something else"
-        )
+    time = f"the time {outcome!r}" if outcome else "the outcome"
+    refuse_any(
+        [str(name) for name in columns if _flags_time(columns[name], str(name), values, outcome)],
+        f"{{}}: looks like the event indicator of {time}, and right-censored times are not supported. {HORIZON}. "
+        "Rename the column if it is something else",
+    )
     if says_censored(set(name_words(outcome))) and _flag_codes(values) is not None:
         raise ValueError(
             f"the outcome {outcome!r} says whether a time is censored, which is no outcome. {HORIZON}. Rename the "
             "outcome if it is something else"
         )
-    if times := [str(name) for name in columns if _times_event(columns[name], str(name), values, outcome)]:
-        raise ValueError(
-            f"{named(times)}: looks like the time of the event {outcome!r}, or how long rows without it were followed, "
-            f"which differs between rows. {HORIZON}. Call that outcome otherwise ('{outcome}_by_365', for instance)"
-        )
+    refuse_any(
+        [str(name) for name in columns if _times_event(columns[name], str(name), values, outcome)],
+        f"{{}}: looks like the time of the event {outcome!r}, or how long rows without it were followed, which differs "
+        f"between rows. {HORIZON}. Call that outcome otherwise ('{outcome}_by_365', for instance)",
+    )
 
 
 def warn_of_time_name(y: pd.Series[Any]) -> None:

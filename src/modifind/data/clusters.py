@@ -15,7 +15,7 @@ from modifind._typing import Array, Ints
 from modifind._warned import warn
 from modifind.data.wording import counted
 
-LEAST_CLUSTERS = 10
+MIN_CLUSTERS = 10
 FEW_CLUSTERS = 40
 NUMBER = re.compile(r"[+-]?\d+(\.\d*)?", re.ASCII)  # without exponents: 12e45 is more often part of a hash
 
@@ -53,7 +53,7 @@ class Clusters:
             return codes
         if codes is None:
             return cls.rows(n_rows)
-        return cls(np.unique(codes, return_inverse=True)[1].reshape(-1), of_rows=False)
+        return cls(numbered(np.asarray(codes)), of_rows=False)
 
     def __getitem__(self, rows: Any) -> Clusters:
         """The clusters of some rows."""
@@ -80,6 +80,36 @@ class Clusters:
         return terms if self.of_rows else unit_sums(terms, self.codes)
 
 
+def numbered(values: NDArray[Any]) -> Ints:
+    """Number of each value among the distinct ones, in their order.
+
+    Examples
+    --------
+    >>> numbered(np.array([7.5, 2.0, 7.5]))
+    array([1, 0, 1])
+    """
+    return np.unique(values, return_inverse=True)[1].reshape(-1)
+
+
+def first_seen(column: NDArray[Any]) -> NDArray[np.int32]:
+    """Values numbered in the order in which they are first seen: equal for columns that are relabelled."""
+    _, first, codes = np.unique(column, return_index=True, return_inverse=True)
+    ranks = np.empty(first.size, dtype=np.int32)
+    ranks[np.argsort(first)] = np.arange(first.size)
+    return ranks[codes.reshape(-1)]
+
+
+def joint_codes(first: Ints, second: Ints) -> Ints:
+    """Rows that agree in both of two columns of codes, numbered."""
+    return numbered(first * (int(second.max()) + 1) + second)
+
+
+def tied_pairs(codes: Ints) -> float:
+    """Pairs of rows that share a code, codes being 0, 1, ..."""
+    counts = np.bincount(codes).astype(np.float64)
+    return float((counts * (counts - 1.0)).sum() / 2.0)
+
+
 def unit_sums(terms: Array, codes: Ints, n_units: int = 0) -> Array:
     """Sums of rows, shape (n, k), over the units that they belong to, shape (units, k)."""
     return np.stack([np.bincount(codes, column, minlength=n_units) for column in terms.T], axis=1)
@@ -87,10 +117,9 @@ def unit_sums(terms: Array, codes: Ints, n_units: int = 0) -> Array:
 
 def refuse_unlabelled(column: pd.Series[Any]) -> None:
     """Refuse rows that are in no cluster."""
-    missing = int(column.isna().sum())
-    if missing:
-        found = counted(missing, "missing label")
-        raise ValueError(f"clusters has {found}; drop such rows or give each a cluster of its own")
+    if missing := int(column.isna().sum()):
+        labels = counted(missing, "missing label")
+        raise ValueError(f"clusters has {labels}; drop such rows or give each a cluster of its own")
 
 
 def label_texts(column: pd.Series[Any]) -> pd.Series[Any]:
@@ -107,8 +136,8 @@ def label_texts(column: pd.Series[Any]) -> pd.Series[Any]:
         codes, labels = pd.factorize(column)
     except TypeError:  # lists and the like
         codes, labels = pd.factorize(column.map(str, na_action="ignore"))
-    texts = [_label_text(own) for own in labels]
-    return pd.Series(np.array([*texts, None], dtype=object)[codes], index=column.index, dtype=object)
+    texts = [*map(_label_text, labels), None]
+    return pd.Series(np.array(texts, dtype=object)[codes], index=column.index, dtype=object)
 
 
 def _label_text(label: Any) -> str:
@@ -128,9 +157,9 @@ def cluster_keys(column: pd.Series[Any]) -> NDArray[np.uint64]:
 
 def check_clusters(count: int) -> None:
     """Refuse too few clusters, and warn of few: their number is the sample size of a cluster-robust variance."""
-    if count < LEAST_CLUSTERS:
+    if count < MIN_CLUSTERS:
         raise ValueError(
-            f"clusters has {counted(count, 'label')}; variances between clusters need at least {LEAST_CLUSTERS}. With "
+            f"clusters has {counted(count, 'label')}; variances between clusters need at least {MIN_CLUSTERS}. With "
             "so few, make the cluster a feature and leave clusters out"
         )
     if count < FEW_CLUSTERS:
@@ -140,7 +169,7 @@ def check_clusters(count: int) -> None:
         )
 
 
-def is_within(column: NDArray[Any], clusters: NDArray[np.int64]) -> bool:
+def is_within(column: NDArray[Any], clusters: Ints) -> bool:
     """Whether a column has one value in every cluster.
 
     Examples
@@ -148,8 +177,9 @@ def is_within(column: NDArray[Any], clusters: NDArray[np.int64]) -> bool:
     >>> is_within(np.array([5.0, 5.0, 7.0]), np.array([0, 0, 1])), is_within(np.arange(3.0), np.array([0, 0, 1]))
     (True, False)
     """
-    _, first, codes = np.unique(clusters, return_index=True, return_inverse=True)
-    return bool((column == column[first][codes.reshape(-1)]).all())
+    values = np.empty(int(clusters.max(initial=-1)) + 1, dtype=column.dtype)
+    values[clusters] = column
+    return bool((values[clusters] == column).all())
 
 
 def treated_as_one(arms: Ints, clusters: Clusters) -> Clusters:
@@ -157,9 +187,7 @@ def treated_as_one(arms: Ints, clusters: Clusters) -> Clusters:
     return clusters if clusters.of_rows or is_within(arms, clusters.codes) else Clusters.rows(arms.size)
 
 
-def cluster_folds(
-    treatment: NDArray[np.int64], clusters: NDArray[np.int64], n_folds: int, seed: int
-) -> NDArray[np.int64]:
+def cluster_folds(treatment: Ints, clusters: Ints, n_folds: int, seed: int) -> Ints:
     """Fold of each row; a cluster's rows share one, every fold holds both arms, and folds are about equal in size.
 
     Clusters are taken in random order, the largest first, and each goes where the arms are then most even. There are
@@ -173,20 +201,18 @@ def cluster_folds(
     >>> np.sort(np.bincount(folds[clusters % 2 == 1]))
     array([10, 10, 15, 15])
     """
-    counts = np.zeros((int(clusters.max()) + 1, 2))
-    np.add.at(counts, (clusters, treatment), 1.0)
+    counts = np.bincount(2 * clusters + treatment, minlength=2 * (int(clusters.max()) + 1)).reshape(-1, 2)
     present = np.flatnonzero(counts.sum(axis=1))
     shares = counts / counts.sum(axis=0)
     order = np.random.default_rng(seed).permutation(present)
     order = order[np.argsort(-shares[order].max(axis=1), kind="stable")]
-    most = int((counts > 0).sum(axis=0).min())
-    for n in range(min(n_folds, most), 1, -1):
+    max_folds = int((counts > 0).sum(axis=0).min())
+    for n in range(min(n_folds, max_folds), 1, -1):
         fold_of = np.zeros(counts.shape[0], dtype=np.int64)
         held: Array = np.zeros((n, 2))
         for cluster in order:
             # The rise of the sum of squares that the cluster would cause in each fold; of equal folds the emptiest.
-            fold = int(np.argmin(held @ (shares[cluster] + 1e-6)))
-            fold_of[cluster] = fold
+            fold = fold_of[cluster] = int(np.argmin(held @ (shares[cluster] + 1e-6)))
             held[fold] += shares[cluster]
         if (held > 0).all():
             return fold_of[clusters]
@@ -197,8 +223,8 @@ def cluster_folds(
 
 def assign_cluster_folds(
     sampler: Any,
-    treatment: NDArray[np.int64],
-    clusters: NDArray[np.int64],
+    treatment: Ints,
+    clusters: Ints,
     n_folds: int,
     seed: np.random.SeedSequence,
 ) -> None:

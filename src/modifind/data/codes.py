@@ -1,4 +1,4 @@
-"""Numbers that are no measurements: codes for missing values, and row numbers."""
+"""Numbers that look like codes for missing values."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind._typing import Array
-from modifind._warned import warn
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.unnamed import counts_rows
-from modifind.data.wording import named
+from modifind.data.wording import warn_of_any
 
-MOST_CODES = 3
+MAX_MISSING_CODES = 3
 LARGE_CODES = frozenset(float(digit * k) for digit in "789" for k in range(2, 8))  # 77, 88, 99, 777, ...
 LOW_CODES = frozenset(-code for code in LARGE_CODES) | {-7.0, -8.0, -9.0}
 SMALL_CODES = frozenset((7.0, 8.0, 9.0))
 COMMON_ROWS = 5
 
 
-def warn_codes(table: FeatureTable, y: Array, outcome: str = "the outcome y") -> None:
-    """Warn of values that look like codes for missing ones, and of columns that look like row numbers.
+def warn_of_codes(table: FeatureTable, y: Array, outcome: str = "the outcome y") -> None:
+    """Warn of values that look like codes for missing ones.
 
     Parameters
     ----------
@@ -34,24 +32,9 @@ def warn_codes(table: FeatureTable, y: Array, outcome: str = "the outcome y") ->
     """
     numbers = {m: column for m in range(table.n_features) if (column := table.numbers(m)) is not None}
     shown = {repr(table.names[m]): column for m, column in numbers.items()} | {outcome: y}
-    coded = [_shown(name, column, found) for name, column in shown.items() if (found := missing_codes(column))]
-    if coded:
-        warn(
-            f"looks like a code for missing: {'; '.join(coded)}. If so, write these as missing values; if they are "
-            "measured, ignore this",
-        )
-    _warn_row_numbers(
-        [table.names[m] for m, own in numbers.items() if table.categories[m] is None and counts_rows(own)]
-    )
-
-
-def _warn_row_numbers(numbered: list[str]) -> None:
-    if numbered:
-        one = len(numbered) == 1
-        warn(
-            f"{'looks like a row number' if one else 'look like row numbers'} (whole numbers in row order, all "
-            f"distinct): {named(numbered)}. Exclude {'it unless it means' if one else 'them unless they mean'} time",
-        )
+    advice = "If so, write these as missing values; if they are measured, ignore this"
+    coded = [_shown(name, column, codes) for name, column in shown.items() if (codes := missing_codes(column))]
+    warn_of_any(coded, f"looks like a code for missing: {{}}. {advice}", between="; ", most=len(coded))
 
 
 def missing_codes(column: Array) -> list[float]:
@@ -100,16 +83,16 @@ def _is_wide(rest: Array, nearest: float) -> bool:
 def _n_codes(values: Array, codes: frozenset[float]) -> int:
     """How many of the first values are codes, one after the other."""
     n_codes = 0
-    while n_codes < min(MOST_CODES, values.size) and values[n_codes] in codes:
+    while n_codes < min(MAX_MISSING_CODES, values.size) and values[n_codes] in codes:
         n_codes += 1
     return n_codes
 
 
-def _may_be_codes(rest: Array, own: NDArray[Any], rows: NDArray[Any]) -> bool:
+def _may_be_codes(rest: Array, code_rows: NDArray[Any], rows: NDArray[Any]) -> bool:
     """Whether there are other values to compare codes with, and more rows of those."""
-    return bool(rest.size > 1 and 2 * own.sum() <= rows.sum())
+    return bool(rest.size > 1 and 2 * code_rows.sum() <= rows.sum())
 
 
-def _shown(name: str, column: Array, found: list[float]) -> str:
-    values = ", ".join(f"{value:g}" for value in found)
-    return f"{values} in {name} ({int(np.isin(column, found).sum())} of {column.size} rows)"
+def _shown(name: str, column: Array, codes: list[float]) -> str:
+    values = ", ".join(f"{value:g}" for value in codes)
+    return f"{values} in {name} ({int(np.isin(column, codes).sum())} of {column.size} rows)"

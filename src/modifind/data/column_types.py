@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from modifind.data.wording import shortened
+
 MAX_DISCRETE_VALUES = 10
 PROBED = 2000  # distinct texts that are looked at, of more
 SHOWN = 3
@@ -37,44 +39,24 @@ _DATE = (
 _NUMBER = r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?"
 CODE = r"0\d+|\d+[eE]\d+"  # 007 is not 7, and 12e3 is no 12000
 GROUPED = ("numbers with commas", "numbers with apostrophes")
-_NEAR_NUMBERS = (  # a pattern, the least share of texts that have it, what is told of them and what to do
-    (
-        r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?",
-        1.0,  # 1,200 alone may be a decimal comma
-        "numbers with commas between thousands",
-        "Remove the commas: {}.str.replace(',', '').astype(float)",
-    ),
-    (
-        r"[+-]?[1-9]\d{0,2}(?:['\u2019]\d{3})+(?:[.,]\d+)?",
-        1.0,
-        "numbers with apostrophes between thousands",
-        "Remove the apostrophes: {}.str.replace(r\"['\u2019]\", '', regex=True).astype(float)",
-    ),
-    (
-        r"[+-]?(?:\d+(?:\.\d{3})*)?,\d+",
-        0.5,
-        "numbers with a decimal comma",
-        "Read the file with pandas.read_csv(decimal=',')",
-    ),
-    (rf"{_NUMBER}\s*%", 0.5, "percentages as text", "Strip the sign: {}.str.rstrip('% ').astype(float)"),
-    (
-        rf"[<>≤≥~]=?\s*{_NUMBER}.*",
-        0.5,
-        "numbers with a sign of comparison",
-        "Write values beyond a limit of detection as numbers (half the limit, for instance)",
-    ),
-    (
-        rf"[$€£]\s*{_NUMBER}",
-        0.5,
-        "numbers with a sign of currency",
-        "Strip the sign: {}.str.lstrip('$€£ ').astype(float)",
-    ),
-    (
-        rf"{_NUMBER}\s*[^\d\s.,].*",
-        0.5,
-        "numbers with a unit",
-        "Strip the unit, and mind that all rows have the same: {}.str.extract(r'([-+.\\d]+)')[0].astype(float)",
-    ),
+# Texts that could be read as numbers: how all of them, or half of them, look, and what to do with the column {}.
+_NEAR_NUMBERS = {
+    "numbers with commas between thousands": r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?",  # 1,200 alone may be a decimal
+    "numbers with apostrophes between thousands": r"[+-]?[1-9]\d{0,2}(?:['\u2019]\d{3})+(?:[.,]\d+)?",
+    "numbers with a decimal comma": r"[+-]?(?:\d+(?:\.\d{3})*)?,\d+",
+    "percentages as text": rf"{_NUMBER}\s*%",
+    "numbers with a sign of comparison": rf"[<>≤≥~]=?\s*{_NUMBER}.*",
+    "numbers with a sign of currency": rf"[$€£]\s*{_NUMBER}",
+    "numbers with a unit": rf"{_NUMBER}\s*[^\d\s.,].*",
+}
+_REMEDIES = (
+    "Remove the commas: {}.str.replace(',', '').astype(float)",
+    "Remove the apostrophes: {}.str.replace(r\"['\u2019]\", '', regex=True).astype(float)",
+    "Read the file with pandas.read_csv(decimal=',')",
+    "Strip the sign: {}.str.rstrip('% ').astype(float)",
+    "Write values beyond a limit of detection as numbers (half the limit, for instance)",
+    "Strip the sign: {}.str.lstrip('$€£ ').astype(float)",
+    "Strip the unit, and mind that all rows have the same: {}.str.extract(r'([-+.\\d]+)')[0].astype(float)",
 )
 
 
@@ -106,9 +88,9 @@ def feature_column(column: pd.Series[Any], name: str, check: bool = True) -> tup
         refuse_identifiers(name)
     column = plain_column(column)
     types = pd.api.types
-    if found := unfit_kind(column):
+    if kind := unfit_kind(column):
         raise ValueError(
-            f"column {name!r} holds {found}, which cannot be a feature; convert them to numbers ({INSTEAD[found]}, for "
+            f"column {name!r} holds {kind}, which cannot be a feature; convert them to numbers ({INSTEAD[kind]}, for "
             "instance) or exclude the column"
         )
     if isinstance(column.dtype, pd.CategoricalDtype):
@@ -126,8 +108,7 @@ def feature_column(column: pd.Series[Any], name: str, check: bool = True) -> tup
 def _refuse_infinite_levels(column: pd.Series[Any], name: str) -> None:
     """Refuse categories that are infinite numbers: a level that no file or picture could show."""
     infinite = [label for label in column.cat.categories if isinstance(label, float) and math.isinf(label)]
-    count = int(column.isin(infinite).sum()) if infinite else 0
-    if count:
+    if count := int(column.isin(infinite).sum()):
         raise ValueError(
             f"categories of {name!r} are infinite ({count} of {len(column)} values); replace them or exclude the column"
         )
@@ -211,56 +192,58 @@ def numbers_as_text(column: pd.Series[Any]) -> pd.Series[Any]:
 
 def outcome_name(column: pd.Series[Any]) -> str:
     """How messages call an outcome: by the name of its column, if it has one."""
-    named = isinstance(column.name, str) and column.name not in ("", "y")
-    return f"the outcome {column.name!r}" if named else "the outcome y"
+    return f"the outcome {column.name!r}" if _is_named(column, "y") else "the outcome y"
 
 
 def treatment_name(column: pd.Series[Any]) -> str:
     """How messages call a treatment: by the name of its column, if it has one."""
-    named = isinstance(column.name, str) and column.name not in ("", "treatment")
-    return f"the treatment {column.name!r}" if named else "treatment"
+    return f"the treatment {column.name!r}" if _is_named(column, "treatment") else "treatment"
+
+
+def _is_named(column: pd.Series[Any], argument: str) -> bool:
+    return isinstance(column.name, str) and column.name not in ("", argument)
 
 
 def text_outcome(column: pd.Series[Any]) -> str:
     """What is wrong with an outcome that holds text."""
-    numbers = int(pd.to_numeric(column.astype(object), errors="coerce").notna().sum())
-    found = int(column.notna().sum())
-    if numbers == found:
-        return f"{outcome_name(column)} must be numeric; found numbers written as text. Convert it to numbers."
-    near = _near_numbers(pd.Series(column.dropna().astype(str).unique(), dtype=object), "y")
-    if near is not None and near.startswith(GROUPED):
-        return f"{outcome_name(column)} must be numeric; found {near}."
-    if 2 * numbers > found:
-        others = column[pd.to_numeric(column.astype(object), errors="coerce").isna() & column.notna()]
-        return (
-            f"{outcome_name(column)} must be numeric; {numbers} of {found} values are numbers, the others are "
-            f"{_some(others.unique())}. Drop those rows or write them as numbers."
-        )
-    return f"{outcome_name(column)} must be numeric; found {_written(column.dropna().astype(str))}."
+    what, known = f"{outcome_name(column)} must be numeric;", column.dropna()
+    is_number = _as_numbers(known, loose=False).notna()
+    if is_number.all():
+        return f"{what} found numbers written as text. Convert it to numbers."
+    near = _near_numbers(_distinct(known.astype(str)), "y")
+    if near.startswith(GROUPED):
+        return f"{what} found {near}."
+    if 2 * is_number.sum() > len(known):
+        counts = f"{is_number.sum()} of {len(known)} values are numbers"
+        others = _some(known[~is_number].unique())
+        return f"{what} {counts}, the others are {others}. Drop those rows or write them as numbers."
+    return f"{what} found {_written(known.astype(str))}."
 
 
-def _near_numbers(distinct: pd.Series[Any], column: str) -> str | None:
-    """What texts look like that could be read as numbers, and what to do with the `column`; None for others.
+def _distinct(values: pd.Series[Any]) -> pd.Series[Any]:
+    return pd.Series(values.unique(), dtype=object)
+
+
+def _near_numbers(distinct: pd.Series[Any], column: str) -> str:
+    """What texts look like that could be read as numbers, and what to do with the `column`; empty for others.
 
     Those that are numbers as they stand say nothing.
     """
     distinct = distinct[_as_numbers(distinct, loose=False).isna()]
     stripped = distinct.str.strip()
-    for pattern, least, found, remedy in _NEAR_NUMBERS:
+    for (what, pattern), remedy in zip(_NEAR_NUMBERS.items(), _REMEDIES, strict=True):
         matches = stripped.str.fullmatch(pattern)
-        if matches.mean() >= least:
-            return f"{found}, such as {distinct[matches].iloc[0]!r}. {remedy.replace('{}', column)}"
-    return None
+        if matches.mean() >= (1.0 if what.startswith(GROUPED) else 0.5):
+            return f"{what}, such as {distinct[matches].iloc[0]!r}. {remedy.replace('{}', column)}"
+    return ""
 
 
 def _written(texts: pd.Series[Any]) -> str:
     """What texts that are no numbers look like, and what to do."""
-    distinct = pd.Series(texts.unique(), dtype=object)
-    dates = dated(distinct)
-    if 2 * int(dates.sum()) > len(distinct):
-        return f"dates or times as text, such as {distinct[dates].iloc[0]!r}. Analyse a number, such as {DAYS}"
-    near = _near_numbers(distinct, "y")
-    if near is not None:
+    distinct = _distinct(texts)
+    if date := _usual_date(distinct):
+        return f"dates or times as text, such as {date!r}. Analyse a number, such as {DAYS}"
+    if near := _near_numbers(distinct, "y"):
         return near
     if len(distinct) == 2:
         return f"text, {_some(sorted(distinct))}. Code the two labels as 0 and 1"
@@ -280,32 +263,32 @@ def _refuse_mixture(column: pd.Series[Any], name: str) -> None:
     """Refuse an object column that is no text."""
     values = column.dropna()
     kinds = Counter(type(value).__name__ for value in values)
-    found = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(SHOWN))
+    what = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(SHOWN))
     if any(isinstance(value, _NESTED) for value in values):
         raise ValueError(
-            f"column {name!r} holds nested values (found {found}); give their parts columns of their own, or exclude it"
+            f"column {name!r} holds nested values (found {what}); give their parts columns of their own, or exclude it"
         )
     if not any(isinstance(value, bool | np.bool_) for value in values):
         _refuse_near_numbers(values.astype(str), name, least=1)
-    raise ValueError(
-        f"column {name!r} mixes types that cannot be compared; convert it to text or to numbers (found {found})"
-    )
+    raise mixed_types(name, f" (found {what})")
+
+
+def mixed_types(name: str, found: str = "") -> ValueError:
+    """The refusal of a column whose values are of types that have no common order."""
+    return ValueError(f"column {name!r} mixes types that cannot be compared; convert it to text or to numbers{found}")
 
 
 def _check_text(values: pd.Series[Any], name: str) -> None:
     """Refuse text that holds dates, or numbers with a few words among them."""
-    distinct = pd.Series(values.unique(), dtype=object)
+    distinct = _distinct(values)
     if len(distinct) > PROBED:
         distinct = distinct.iloc[np.linspace(0, len(distinct) - 1, PROBED).astype(int)]
-    if not len(distinct):
+    if not len(distinct) or distinct.str.strip().str.fullmatch(CODE).any():
         return
-    if distinct.str.strip().str.fullmatch(CODE).any():
-        return
-    dates = dated(distinct)
-    if 2 * int(dates.sum()) > len(distinct):
+    if date := _usual_date(distinct):
         raise ValueError(
-            f"column {name!r} holds dates or times as text, such as {distinct[dates].iloc[0]!r}; convert them to a "
-            "number (days since a date, for instance) or exclude the column"
+            f"column {name!r} holds dates or times as text, such as {date!r}; convert them to a number (days since a "
+            "date, for instance) or exclude the column"
         )
     if mostly_numbers(distinct):
         _refuse_near_numbers(values, name, least=MAX_DISCRETE_VALUES + 1)
@@ -314,6 +297,12 @@ def _check_text(values: pd.Series[Any], name: str) -> None:
 def dated(texts: pd.Series[Any]) -> pd.Series[bool]:
     """Which texts are dates or times."""
     return texts.str.fullmatch(_DATE).fillna(False).astype(bool)
+
+
+def _usual_date(texts: pd.Series[Any]) -> str:
+    """The first date or time of texts that are mostly such; empty for others."""
+    dates = texts[dated(texts)]
+    return str(dates.iloc[0]) if 2 * len(dates) > len(texts) else ""
 
 
 def mostly_numbers(texts: pd.Series[Any]) -> bool:
@@ -332,8 +321,8 @@ def _refuse_near_numbers(values: pd.Series[Any], name: str, least: int) -> None:
             f"the {count} values of {name!r} are numbers written as text; convert the column to numbers, or declare it "
             "as categories if they are codes"
         )
-    near = _near_numbers(pd.Series(values.unique(), dtype=object), f"X[{name!r}]")
-    if near is not None and (count == 0 or near.startswith(GROUPED)):
+    near = _near_numbers(_distinct(values), f"X[{name!r}]")
+    if near and (count == 0 or near.startswith(GROUPED)):
         raise ValueError(f"column {name!r} holds {near}")
     others = values[strict.isna()].value_counts().index
     raise ValueError(
@@ -351,6 +340,4 @@ def _as_numbers(text: pd.Series[Any], loose: bool) -> pd.Series[Any]:
 
 def _some(values: Any) -> str:
     """The first few values, and how many more there are."""
-    shown = ", ".join(repr(plain_label(value)) for value in list(values)[:SHOWN])
-    more = len(values) - SHOWN
-    return f"{shown} and {more} more" if more > 0 else shown
+    return shortened([repr(plain_label(value)) for value in values], SHOWN)

@@ -134,27 +134,26 @@ def check_same_rows(**given: Any) -> None:
     """
     indexes = {name: rows.index for name, rows in given.items() if isinstance(rows, pd.DataFrame | pd.Series)}
     for (first, labels), (name, index) in combinations(indexes.items(), 2):
-        if len(index) == len(labels) and not index.equals(labels) and not _one_is_plain(index, labels):
+        if len(index) == len(labels) and not index.equals(labels):
             _refuse_other_rows(first, labels, name, index)
 
 
-def _one_is_plain(*indexes: pd.Index[Any]) -> bool:
-    """Whether row numbers stand beside labels that are none."""
-    first, second = indexes
-    plain = any(index.equals(pd.RangeIndex(len(index))) for index in indexes)
-    return plain and not (first.isin(second).any() or all(pd.api.types.is_integer_dtype(index) for index in indexes))
-
-
 def _refuse_other_rows(first: str, labels: pd.Index[Any], name: str, index: pd.Index[Any]) -> None:
-    others, found = index[~index.isin(labels)], f"the labels of {first} in another order"
+    """Refuse two indexes, but for row numbers beside labels that are none."""
+    numbered = any(rows.equals(pd.RangeIndex(len(rows))) for rows in (labels, index))
+    others, whole = index[~index.isin(labels)], all(map(pd.api.types.is_integer_dtype, (labels, index)))
+    if numbered and len(others) == len(index) and not whole:
+        return
+    what = f"the labels of {first} in another order"
     if len(others):
-        found = f"{counted(len(others), 'label')} that {first} has not, such as {plain_label(others[0])!r}"
-    reset = any(rows.equals(pd.RangeIndex(len(rows))) for rows in (labels, index))
-    if len(others) or reset or not labels.is_unique:  # labels do not say which rows belong together
-        remedy = f"take both from the same DataFrame, or pass {name}.to_numpy() if the positions are right"
-    else:
-        remedy = f"pass {name}.loc[{first}.index], or {name}.to_numpy() if the positions are right"
-    raise ValueError(f"the index of {name} has {found}, but rows are matched by position; {remedy}")
+        what = f"{counted(len(others), 'label')} that {first} has not, such as {plain_label(others[0])!r}"
+    remedy = f"pass {name}.loc[{first}.index]"
+    if len(others) or numbered or not labels.is_unique:  # labels do not say which rows belong together
+        remedy = "take both from the same DataFrame"
+    raise ValueError(
+        f"the index of {name} has {what}, but rows are matched by position; {remedy}, or pass {name}.to_numpy() if the "
+        "positions are right"
+    )
 
 
 def _numbered(frame: pd.DataFrame) -> pd.DataFrame:
@@ -203,7 +202,17 @@ def _of_series(series: nw.Series[Any]) -> pd.Series[Any]:
     return pd.Series(series.to_list(), dtype=object).infer_objects()
 
 
+def estimator_of(propensity: Any) -> Any:
+    """What the `PropensityModel` around a propensity holds, or the propensity itself."""
+    return getattr(propensity, "estimator", propensity)
+
+
 def is_known(propensity: Any) -> bool:
     """Whether a propensity, or the `PropensityModel` around it, is a number or one score per row."""
-    estimator = getattr(propensity, "estimator", propensity)
+    estimator = estimator_of(propensity)
     return not isinstance(estimator, str) and not hasattr(estimator, "fit")
+
+
+def row_scores(propensity: Any) -> Any:
+    """Known propensity scores, one per row, if that is what they are; None otherwise."""
+    return estimator_of(propensity) if is_known(propensity) and np.ndim(estimator_of(propensity)) else None

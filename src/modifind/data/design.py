@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal
 
-from modifind.data.containers import is_known
+from modifind.data.containers import estimator_of, is_known
 
 DESIGNS = ("randomised", "observational")
 
@@ -41,7 +41,7 @@ class Design:
     @classmethod
     def of(cls, design: str | None, propensity: Any, *, strata: bool, by_row: bool = False) -> Design:
         """From the settings `design` and `propensity`, and whether there are strata, or one known score per row."""
-        estimator = getattr(propensity, "estimator", propensity)
+        estimator = estimator_of(propensity)
         by_share, known = isinstance(estimator, str) and estimator == "auto", by_row or is_known(propensity)
         randomised = design != "observational" and (design is not None or strata or known)
         said = design is not None or randomised
@@ -78,7 +78,7 @@ def check_design(design: Any, propensity: Any, *, strata: bool, by_row: bool = F
     """
     if design is not None and design not in DESIGNS:
         raise ValueError(f"design must be 'randomised' or 'observational', not {design!r}")
-    estimator = getattr(propensity, "estimator", propensity)
+    estimator = estimator_of(propensity)
     if design == "observational" and isinstance(estimator, Real | Mapping):
         shown = f"propensity={float(estimator):g}" if isinstance(estimator, Real) else "propensity={label: share}"
         raise ValueError(

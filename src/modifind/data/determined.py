@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,21 +11,20 @@ from scipy.linalg import lstsq, qr
 from scipy.stats import rankdata
 
 from modifind._typing import Array
-from modifind._warned import warn
+from modifind.data.clusters import first_seen
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.wording import named
+from modifind.data.wording import MAX_SHOWN, warn_of_any
 
 SAME_RANKS = 0.999
 ROWS_PER_VALUE = 5  # with fewer rows per distinct value a relabelling says nothing
 EXACT = 1e-6  # share of a column's spread that others leave; float32 columns are not exact beyond
-MOST_COLUMNS = 1000
+MAX_NUMERIC_COLUMNS = 1000
 BLOCK_ROWS = 16_384
 PROBE_ROWS = 1000
-SHOWN = 10
 
 
 @dataclass(frozen=True)
-class Determined:
+class DeterminedFeatures:
     """Features that the data cannot tell from others.
 
     Attributes
@@ -49,9 +47,9 @@ class Determined:
     @property
     def followers(self) -> frozenset[int]:
         """Those without which the others would tell as much: all of a set of copies but one, and sums."""
-        return frozenset(m for some in self.twins for m in some[1:]) | {own for own, *_ in self.combinations}
+        return frozenset(m for some in self.twins for m in some[1:]) | {combined for combined, *_ in self.combinations}
 
-    def apart(self, groups: Sequence[tuple[int, ...]]) -> Determined:
+    def apart(self, groups: Sequence[tuple[int, ...]]) -> DeterminedFeatures:
         """Without what only the columns of one group say: as a group they need not be told apart."""
         sets = [frozenset(group) for group in groups]
 
@@ -62,27 +60,20 @@ class Determined:
 
     def warn(self) -> None:
         """One warning for columns that say the same, one for linear combinations."""
-        if self.twins:
-            self._warn(
-                "identical, or nearly so, up to relabelling or units", [self._named(some, " = ") for some in self.twins]
-            )
-        if self.combinations:
-            shown = [f"{self.names[own]} of {self._named(parts)}" for own, *parts in self.combinations]
-            self._warn("exact linear combinations", shown)
-
-    def _warn(self, what: str, shown: list[str]) -> None:
-        more = f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
-        warn(
-            f"{what}: {named(shown[:SHOWN], '; ')}{more}. The data cannot tell these features apart, so their p-values "
-            "are set to 1; leave out one of each set",
+        advice = (
+            "{}. The data cannot tell these features apart, so their p-values are set to 1; leave out one of each set"
         )
+        twins = [self._named(some, " = ") for some in self.twins]
+        warn_of_any(twins, f"identical, or nearly so, up to relabelling or units: {advice}", between="; ")
+        combinations = [f"{self.names[combined]} of {self._named(others)}" for combined, *others in self.combinations]
+        warn_of_any(combinations, f"exact linear combinations: {advice}", between="; ")
 
-    def _named(self, features: tuple[int, ...] | list[int], between: str = ", ") -> str:
-        more = f"{between}{len(features) - SHOWN} more" if len(features) > SHOWN else ""
-        return between.join(self.names[m] for m in features[:SHOWN]) + more
+    def _named(self, features: Sequence[int], between: str = ", ") -> str:
+        more = [f"{len(features) - MAX_SHOWN} more"] * (len(features) > MAX_SHOWN)
+        return between.join([*(self.names[m] for m in features[:MAX_SHOWN]), *more])
 
 
-def find_determined(table: FeatureTable) -> Determined:
+def find_determined(table: FeatureTable) -> DeterminedFeatures:
     """Find features that are copies or exact linear combinations of others.
 
     Continuous features are copies where their ranks agree (Spearman correlation above 0.999): the same thing in other
@@ -104,8 +95,8 @@ def find_determined(table: FeatureTable) -> Determined:
     repeated = {m for some in twins for m in some[1:]}
     columns = {m: _numeric(table, m) for m in changing if m not in repeated}
     numeric = {m: column for m, column in columns.items() if column is not None}
-    combinations = _combinations(numeric) if len(numeric) < min(table.n_rows - 1, MOST_COLUMNS) else ()
-    return Determined(table.names, twins, combinations)
+    combinations = _combinations(numeric) if len(numeric) < min(table.n_rows - 1, MAX_NUMERIC_COLUMNS) else ()
+    return DeterminedFeatures(table.names, twins, combinations)
 
 
 def _twins(table: FeatureTable, changing: list[int]) -> tuple[tuple[int, ...], ...]:
@@ -169,14 +160,6 @@ def repeated_values(table: FeatureTable, feature: int) -> NDArray[np.int32] | No
     return codes if counts.size == 2 or (counts.size - 1) * ROWS_PER_VALUE <= others else None
 
 
-def first_seen(column: NDArray[Any]) -> NDArray[np.int32]:
-    """Values numbered in the order in which they are first seen: equal for columns that are relabelled."""
-    _, first, codes = np.unique(column, return_index=True, return_inverse=True)
-    place = np.empty(first.size, dtype=np.int32)
-    place[np.argsort(first)] = np.arange(first.size)
-    return place[codes.reshape(-1)]
-
-
 def _numeric(table: FeatureTable, feature: int) -> Array | None:
     """A standardised column of numbers, None where a feature has no numbers."""
     labels = table.categories[feature]
@@ -200,21 +183,21 @@ def _combinations(columns: dict[int, Array]) -> tuple[tuple[int, ...], ...]:
     if (np.abs(np.diag(triangle)) > EXACT * size).all():
         return ()
     kept: list[int] = []
-    found = []
+    combinations = []
     room = np.empty(triangle.shape)
     for k in range(len(features)):
-        own, basis = triangle[:, k], room[:, : len(kept)]
-        left = own - basis @ (basis.T @ own)
+        column, basis = triangle[:, k], room[:, : len(kept)]
+        left = column - basis @ (basis.T @ column)
         left -= basis @ (basis.T @ left)
         length = float(np.sqrt(left @ left))
         if length > EXACT * size[k]:
             room[:, len(kept)] = left / length
             kept.append(k)
             continue
-        shares = lstsq(triangle[:, kept], own)[0]
+        shares = lstsq(triangle[:, kept], column)[0]
         parts = [features[j] for j, share in zip(kept, shares, strict=True) if abs(share) > 100 * EXACT]
-        found.append((features[k], *parts))
-    return tuple(found)
+        combinations.append((features[k], *parts))
+    return tuple(combinations)
 
 
 def _triangle(columns: list[Array]) -> Array:

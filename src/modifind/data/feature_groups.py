@@ -96,41 +96,39 @@ def read_feature_groups(feature_groups: Any, names: tuple[str, ...]) -> dict[str
     """
     if not has_groups(feature_groups):
         return {}
-    found: dict[str, tuple[str, ...]] = {}
+    read: dict[str, tuple[str, ...]] = {}
     owner: dict[str, str] = {}
     for key, columns in feature_groups.items():
         group = str(key)
-        if group in found:
+        if group in read:
             raise ValueError(f"feature_groups has two groups called {group!r}; rename one")
         if isinstance(columns, str | bytes | Mapping) or not hasattr(columns, "__iter__"):
             raise ValueError(f"feature_groups: the columns of {group!r} must be a list of names, not {columns!r}")
-        own = [str(column) for column in columns]
-        if not own:
+        members = [str(column) for column in columns]
+        if not members:
             raise ValueError(f"feature_groups: {group!r} has no columns; name some or leave the group out")
-        unknown = [column for column in own if column not in names]
-        if unknown:
-            shown = named(names[:12]) + (", ..." if len(names) > 12 else "")
+        if unknown := [column for column in members if column not in names]:
+            shown = named(names[:12]) + ", ..." * (len(names) > 12)
             raise ValueError(
                 f"feature_groups: {group!r} names {listed(unknown)}, which X does not have; columns: {shown}"
             )
-        for column in own:
+        for column in members:
             if column in owner:
                 where = f"twice in {group!r}" if owner[column] == group else f"in {owner[column]!r} and in {group!r}"
                 raise ValueError(f"feature_groups: column {column!r} is {where}; a column can be in one group, once")
             owner[column] = group
-        if group in names and own != [group]:
+        if group in names and members != [group]:
             raise ValueError(f"feature_groups: {group!r} is also the name of a column; give the group another name")
-        found[group] = tuple(sorted(own, key=names.index))
-    return found
+        read[group] = tuple(sorted(members, key=names.index))
+    return read
 
 
 def refuse_adjusted(groups: Mapping[str, tuple[str, ...]], adjusted: Collection[str]) -> None:
     """Refuse a group that has a column which is only adjusted for."""
     for group, columns in groups.items():
-        both = [repr(column) for column in columns if column in adjusted]
-        if both:
+        if both := [column for column in columns if column in adjusted]:
             raise ValueError(
-                f"feature_groups: {group!r} names {', '.join(both)}, which adjust_for names too; a column is tested or "
+                f"feature_groups: {group!r} names {listed(both)}, which adjust_for names too; a column is tested or "
                 "adjusted for, so leave it out of one of the two"
             )
 
@@ -167,21 +165,19 @@ def side_by_side(
         columns = groups.get(name, (name,))
         units.append(Unit(name, tuple(range(len(order), len(order) + len(columns))), name in groups, len(units)))
         order += columns
-    at = {name: place for place, name in enumerate(names)}
+    positions = {name: position for position, name in enumerate(names)}
     tested = tuple(unit for unit in units if unit.group or unit.name not in adjusted)
-    return [at[name] for name in order], tested
+    return [positions[name] for name in order], tested
 
 
 def part_of(table: FeatureTable, places: list[int]) -> FeatureTable:
     """Some columns of a table, in this order, standardised as they are there."""
     means, spreads = table.scaling
-    categories = tuple(table.categories[m] for m in places)
-    names = tuple(table.names[m] for m in places)
     return replace(
         table,
-        names=names,
+        names=tuple(table.names[m] for m in places),
         values=np.take(table.values, places, axis=1),
-        categories=categories,
+        categories=tuple(table.categories[m] for m in places),
         reference=(means[places], spreads[places]),
         incomplete=frozenset(k for k, m in enumerate(places) if m in table.incomplete),
         level_columns={k: table.level_columns[m] for k, m in enumerate(places) if m in table.level_columns},

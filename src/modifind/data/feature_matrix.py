@@ -9,20 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from modifind._typing import Array
-from modifind.data.column_types import (
-    INSTEAD,
-    outcome_name,
-    plain_column,
-    text_outcome,
-    unfit_kind,
-)
-from modifind.data.wording import counted, meant
+from modifind._typing import Array, Bools
+from modifind.data.column_types import INSTEAD, outcome_name, plain_column, text_outcome, unfit_kind
+from modifind.data.wording import meant
 
 Kind = Literal["continuous", "discrete"]
-MIN_ROWS = 50
 MIN_ARM_ROWS = 20
 LARGEST = 1e150  # squares must not overflow
 
@@ -94,7 +86,7 @@ class FeatureTable:
         column = self.values[:, feature]
         return bool((column == column[0]).all() or (feature in self.incomplete and np.isnan(column).all()))
 
-    def observed(self, feature: int) -> NDArray[np.bool_]:
+    def observed(self, feature: int) -> Bools:
         """The rows in which a feature is not missing; a missing level of a discrete feature is a level like others."""
         return ~np.isnan(self.values[:, feature])
 
@@ -110,8 +102,8 @@ class FeatureTable:
             return self.reference
         mean, spread = self.values.mean(axis=0), self.values.std(axis=0)
         for m in self.incomplete:
-            own = self.values[self.observed(m), m]
-            mean[m], spread[m] = (own.mean(), own.std()) if own.size else (0.0, 0.0)
+            seen = self.values[self.observed(m), m]
+            mean[m], spread[m] = (seen.mean(), seen.std()) if seen.size else (0.0, 0.0)
         return mean, np.where(spread > 0, spread, 1.0)
 
     @cached_property
@@ -181,7 +173,7 @@ class AlsoDiscrete:
     names: tuple[str, ...]
 
 
-def discrete_mask(names: tuple[str, ...], discrete_features: Any) -> tuple[NDArray[np.bool_], bool]:
+def discrete_mask(names: tuple[str, ...], discrete_features: Any) -> tuple[Bools, bool]:
     """Which numeric columns the user takes as discrete, and whether few values make another one so."""
     if isinstance(discrete_features, AlsoDiscrete):
         return discrete_mask(names, list(discrete_features.names))[0], True
@@ -192,7 +184,7 @@ def discrete_mask(names: tuple[str, ...], discrete_features: Any) -> tuple[NDArr
     return column_mask(names, discrete_features, "discrete_features"), False
 
 
-def column_mask(names: tuple[str, ...], columns: Any, argument: str) -> NDArray[np.bool_]:
+def column_mask(names: tuple[str, ...], columns: Any, argument: str) -> Bools:
     """Which columns an argument means by names, positions or a mask.
 
     Examples
@@ -227,27 +219,15 @@ def adjusted_columns(names: tuple[str, ...], adjust_for: Any) -> tuple[str, ...]
     if chosen.all():
         every = "the only column" if len(names) == 1 else f"all {len(names)} columns"
         raise ValueError(f"adjust_for names {every} of X; at least one must be left to test")
-    return tuple(name for name, own in zip(names, chosen, strict=True) if own)
-
-
-def check_rows(n_rows: int) -> None:
-    """Refuse a table of a few rows."""
-    if n_rows < MIN_ROWS:
-        raise ValueError(f"X has {counted(n_rows, 'row')}; at least {MIN_ROWS} are needed")
-
-
-def check_arms(smaller: int) -> None:
-    """Refuse an arm of a few rows."""
-    if smaller < MIN_ARM_ROWS:
-        raise ValueError(f"each arm of treatment needs at least {MIN_ARM_ROWS} rows; the smaller has {smaller}")
+    return tuple(name for name, is_chosen in zip(names, chosen, strict=True) if is_chosen)
 
 
 def outcome_values(column: pd.Series[Any]) -> Array:
     """An outcome as numbers, missing ones as NaN."""
     column = plain_column(column)
-    if found := unfit_kind(column):
+    if kind := unfit_kind(column):
         raise ValueError(
-            f"{outcome_name(column)} must be numeric; found {found}. Analyse a number, such as {INSTEAD[found]}"
+            f"{outcome_name(column)} must be numeric; found {kind}. Analyse a number, such as {INSTEAD[kind]}"
         )
     if pd.api.types.is_string_dtype(column) and not column.isna().all():
         raise ValueError(text_outcome(column))
@@ -262,9 +242,3 @@ def check_scale(what: str, values: Array) -> None:
     spread = float(values.max() / 2 - values.min() / 2)
     if np.abs(values).max() > LARGEST or 0 < spread < 1 / LARGEST:
         raise ValueError(f"{what} has values beyond {LARGEST:g} or a spread below {1 / LARGEST:g}; rescale it")
-
-
-def check_length(what: str, found: int, expected: int) -> None:
-    """Refuse a column of another length than the table."""
-    if found != expected:
-        raise ValueError(f"{what} has {counted(found, 'row')} but X has {expected}")

@@ -20,9 +20,9 @@ from modifind.data.weights import Weights
 
 MOST_INDICATORS = 30
 MOST_DIRECTIONS = 5
-MOST_COLUMNS = 60  # of which directions are combined
+MAX_COMBINED_COLUMNS = 60  # of which directions are combined
 FAR = 4.0  # standard deviations, beyond which rows do not count for more
-LEAST_WITHIN = 1e-3  # share of a column's variance that levels are taken to leave open
+MIN_WITHIN_SHARE = 1e-3  # share of a column's variance that levels are taken to leave open
 
 
 def with_level_columns(table: FeatureTable, weights: Weights | None = None) -> FeatureTable:
@@ -52,12 +52,12 @@ def with_level_columns(table: FeatureTable, weights: Weights | None = None) -> F
     numbers = {m: np.arange(table.n_levels(m), dtype=np.float64)[:, None] for m in many}
     plain = replace(table, level_columns=numbers)
     others = np.delete(plain.design, [plain.encoding[m].start for m in many], axis=1)
-    found, counts = {}, Weights.of(weights, table.n_rows)
+    level_columns, counts = {}, Weights.of(weights, table.n_rows)
     with one_thread():  # the sums must not depend on the number of threads
         for m, codes in numbers.items():
             directions = Directions.of(others, table.values[:, m].astype(np.intp), codes.size, counts)
-            found[m] = np.column_stack((codes, directions.means))
-    return replace(table, level_columns=found)
+            level_columns[m] = np.column_stack((codes, directions.means))
+    return replace(table, level_columns=level_columns)
 
 
 @dataclass(frozen=True)
@@ -100,28 +100,28 @@ class Directions:
         if not columns.shape[1]:
             nowhere = np.zeros((n_levels, 0))
             return cls(np.empty(0, dtype=np.intp), np.zeros(0), np.zeros((0, 0)), nowhere, np.zeros(0))
-        own = weights.effective.values
+        counted = weights.effective.values
         shapes = np.clip(columns, -FAR, FAR)
-        counts = np.bincount(codes, own, minlength=n_levels)
+        counts = np.bincount(codes, counted, minlength=n_levels)
         size = counts.sum()
-        centre = own @ shapes / size
+        centre = counted @ shapes / size
         shapes = shapes - centre
-        sums = np.stack([np.bincount(codes, own * column, minlength=n_levels) for column in shapes.T], axis=1)
+        sums = np.stack([np.bincount(codes, counted * column, minlength=n_levels) for column in shapes.T], axis=1)
         means = sums / np.maximum(counts, 1e-12)[:, None]
-        whole = own @ shapes**2
+        whole = counted @ shapes**2
         between = np.einsum("lj,lj->j", sums, means)
         seen = int((counts > 0).sum())
-        within = np.maximum(whole - between, LEAST_WITHIN * whole)
+        within = np.maximum(whole - between, MIN_WITHIN_SHARE * whole)
         strength = np.where(whole > 1e-9 * size, between / np.maximum(within, 1e-300), -1.0)
-        kept = np.sort(np.argsort(-strength, kind="stable")[:MOST_COLUMNS])
+        kept = np.sort(np.argsort(-strength, kind="stable")[:MAX_COMBINED_COLUMNS])
         kept = kept[strength[kept] > 0].astype(np.intp)
         nothing = cls(kept, centre[kept], np.zeros((kept.size, 0)), np.zeros((n_levels, 0)), np.zeros(0))
         freedom = size - seen
         if kept.size == 0 or seen < 3 or freedom < 2 * kept.size:
             return nothing
         shapes, sums, means = shapes[:, kept], sums[:, kept], means[:, kept]
-        scatter = shapes.T @ (own[:, None] * shapes)
-        inner = (scatter - sums.T @ means) / freedom + LEAST_WITHIN * np.diag(np.diag(scatter) / size)
+        scatter = shapes.T @ (counted[:, None] * shapes)
+        inner = (scatter - sums.T @ means) / freedom + MIN_WITHIN_SHARE * np.diag(np.diag(scatter) / size)
         values, basis = np.linalg.eigh(inner)
         whiten = basis / np.sqrt(np.maximum(values, 1e-9 * values[-1]))
         turned, extra = np.linalg.eigh(whiten.T @ (sums.T @ means) @ whiten / (seen - 1))

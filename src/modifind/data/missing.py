@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from modifind._typing import Bools
 from modifind._warned import warn
 from modifind.data.wording import counted, gaps, printable
 
@@ -25,19 +25,6 @@ REMEDY = (
 )
 OUTCOME_CHOICES = ("error", "drop", "weight")
 INFINITE = "replace infinite values with numbers or missing values"
-
-
-def check_missing(missing: Any) -> None:
-    """Refuse a setting that has no meaning."""
-    if missing not in CHOICES:
-        raise ValueError(f"missing must be one of {', '.join(map(repr, CHOICES))}, not {missing!r}")
-
-
-def check_missing_outcome(missing_outcome: Any) -> None:
-    """Refuse a setting that has no meaning."""
-    if missing_outcome not in OUTCOME_CHOICES:
-        choices = ", ".join(map(repr, OUTCOME_CHOICES))
-        raise ValueError(f"missing_outcome must be one of {choices}, not {missing_outcome!r}")
 
 
 def refuse_gaps(name: str, missing: int, infinite: int) -> None:
@@ -85,9 +72,10 @@ def refuse_missing(counts: Mapping[str, tuple[int, int]], *, allowed: bool = Fal
         if infinite:
             bad.append(f"{name!r} ({infinite} infinite)")
     if bad:
-        holes, infinite = not allowed and any(own for own, _ in counts.values()), any(own for _, own in counts.values())
-        kinds = " or ".join(["missing"] * holes + ["infinite"] * infinite)
-        remedies = [REMEDY] * holes + [f"{INFINITE}, or exclude the columns"] * infinite
+        holes = not allowed and any(missing for missing, _ in counts.values())
+        beyond = any(infinite for _, infinite in counts.values())
+        kinds = " or ".join(["missing"] * holes + ["infinite"] * beyond)
+        remedies = [REMEDY] * holes + [f"{INFINITE}, or exclude the columns"] * beyond
         raise ValueError(f"{kinds} values in {', '.join(bad)}; {'; '.join(remedies)}")
 
 
@@ -190,7 +178,7 @@ def complete_rows(
     others: Mapping[str, pd.Series[Any]] | None = None,
     *,
     what: str = "rows",
-) -> tuple[NDArray[np.bool_], Dropped]:
+) -> tuple[Bools, Dropped]:
     """Which rows have every feature, the outcome and the treatment, and a count of the others.
 
     `others` are more columns that must have a value, by the name of their argument. With `what` "outcomes" only the

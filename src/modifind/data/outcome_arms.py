@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 
 MIN_EVENTS = 10  # rows of an arm that differ from its most frequent outcome
 
 
-def refuse_treatment_as_outcome(y: Array, arms: NDArray[np.int64], outcome: str = "the outcome y") -> None:
+def refuse_treatment_as_outcome(y: Array, arms: Ints, outcome: str = "the outcome y") -> None:
     """Refuse an outcome that the treatment determines: it has one value in each arm.
 
     Examples
@@ -32,7 +31,7 @@ under another name; name a column measured after the treatment
         )
 
 
-def few_events(y: Array, arms: NDArray[np.int64]) -> dict[str, dict[str, Any]]:
+def few_events(y: Array, arms: Ints) -> dict[str, dict[str, Any]]:
     """Arms in which hardly any row differs from the most frequent outcome, as a result records them.
 
     Of each its rows, those that differ, the most frequent outcome, and whether the outcome has two values in all. Of a

@@ -16,10 +16,10 @@ from modifind.data.wording import named
 
 MIN_SHARE = 0.99  # of the variance of the outcome, which columns measured before do not reach
 MIN_RANK_SHARE = 0.98  # the same of its ranks: a few extreme rows are no evidence
-EXACT = 1e-6  # share of the variance that rounding may leave
+MAX_ROUNDING_SHARE = 1e-6  # share of the variance that rounding may leave
 MAX_PAIRED, MAX_TRIPLED = 300, 40  # columns of which all pairs, and all triples, are looked at
 MAX_ROWS = 5000
-ALONE = 1e-8  # share of a column's variance that another leaves, below which the two are one
+MIN_LEFT_SHARE = 1e-8  # share of a column's variance that another leaves, below which the two are one
 OFFSETS = (0.0, 1.0, 100.0)  # a change by so many per cent is a ratio less 100
 
 
@@ -44,7 +44,7 @@ class OutcomeParts:
     @property
     def exact(self) -> bool:
         """Whether nothing but rounding is left of the outcome."""
-        return 1.0 - self.share < EXACT
+        return 1.0 - self.share < MAX_ROUNDING_SHARE
 
     @property
     def recorded(self) -> dict[str, Any]:
@@ -79,9 +79,9 @@ def outcome_parts(table: FeatureTable, y: Array) -> OutcomeParts | None:
     rows = np.unique(np.linspace(0, y.size - 1, min(y.size, MAX_ROWS)).astype(np.intp))
     columns = {name: numbers for m, name in enumerate(table.names) if (numbers := _numbers(table, m, rows)) is not None}
     for how, outcome, parts in _scales(y[rows], columns):
-        found = _largest(outcome, parts)
-        if found is not None:
-            return OutcomeParts(*found, how)
+        largest = _largest(outcome, parts)
+        if largest is not None:
+            return OutcomeParts(*largest, how)
     return None
 
 
@@ -132,7 +132,7 @@ def _pair_shares(products: Array, related: Array, size: Array) -> Array:
     """Share that every pair of columns explains, by their products, those with the outcome, and their squares."""
     left = np.outer(size, size) - products**2
     gained = size[:, None] * related**2 + size * related[:, None] ** 2 - 2 * np.outer(related, related) * products
-    return np.where(left > ALONE * np.outer(size, size), gained / np.maximum(left, 1e-300), 0.0)
+    return np.where(left > MIN_LEFT_SHARE * np.outer(size, size), gained / np.maximum(left, 1e-300), 0.0)
 
 
 def _best_pair(products: Array, related: Array) -> tuple[int, ...]:
@@ -145,7 +145,7 @@ def _best_triple(products: Array, related: Array) -> tuple[int, ...]:
     best: tuple[float, tuple[int, ...]] = (0.0, (0,))
     for k in range(related.size):
         size = 1.0 - products[k] ** 2
-        size = np.where(size > ALONE, size, 0.0)
+        size = np.where(size > MIN_LEFT_SHARE, size, 0.0)
         rest = products - np.outer(products[k], products[k])
         shares = _pair_shares(rest, related - products[k] * related[k], size) + related[k] ** 2
         i, j = np.unravel_index(np.argmax(shares), shares.shape)

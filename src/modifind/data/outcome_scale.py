@@ -11,7 +11,7 @@ from modifind.data.column_types import MAX_DISCRETE_VALUES
 
 STRONG_SKEW = 2.0
 MANY_ZEROS = 0.2
-LEAST_ROWS = 20
+MIN_SUMMED_ROWS = 20
 
 
 def warn_of_scale(y: Array) -> None:
@@ -40,7 +40,7 @@ def warn_of_scale(y: Array) -> None:
 def warn_of_one_row(y: Array) -> None:
     """Warn where a single row has most of an outcome that is never negative: a decimal point, a code for "unknown"."""
     most, total = float(y.max()), float(y.sum())
-    if y.min() >= 0 and np.unique(y).size > 2 and most > total / 2 and y.size >= LEAST_ROWS:
+    if y.min() >= 0 and np.unique(y).size > 2 and most > total / 2 and y.size >= MIN_SUMMED_ROWS:
         warn(
             f"one row has more than half of the sum of the outcome ({most:g} of {total:g}): averages and their ratios "
             "follow this row, which tests hardly look at. Check the value, or leave the row out",
@@ -57,9 +57,9 @@ def _skewness(y: Array) -> float | None:
     low = float(y.min())
     if low < 0 or np.unique(y).size <= (MAX_DISCRETE_VALUES if low > 0 else 2):
         return None
-    found = float(skew(y))
-    less = low == 0 or abs(float(skew(np.log(y)))) < found / 2
-    return found if found > STRONG_SKEW and less else None
+    skewness = float(skew(y))
+    less = low == 0 or abs(float(skew(np.log(y)))) < skewness / 2
+    return skewness if skewness > STRONG_SKEW and less else None
 
 
 def is_count(y: Array) -> bool:

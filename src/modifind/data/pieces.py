@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Bools, Ints
 from modifind.data.clusters import Clusters, label_texts
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.strata import stratum_name
+from modifind.data.stratified import stratum_name
 from modifind.data.weights import Weights
 
 MORE = ("propensity", "sample_weight", "clusters", "strata")  # what rows may have beside features, outcome, treatment
@@ -54,17 +53,17 @@ class Piece:
             return self.X
         return pd.concat([self.X, label_texts(self.strata).rename(stratum_name(self.X.columns))], axis=1)
 
-    def take(self, rows: NDArray[np.bool_] | slice) -> Piece:
+    def take(self, rows: Bools | slice) -> Piece:
         """Some of the rows; `start` stays that of the piece."""
         some = {name: column.iloc[rows] for name, column in self.more.items()}
         return Piece(self.start, self.X.iloc[rows], self.y.iloc[rows], self.treatment.iloc[rows], **some)
 
-    def some(self, rows: NDArray[np.bool_]) -> Piece:
+    def some(self, rows: Bools) -> Piece:
         """The rows that a mask says; the piece itself where they are all."""
         return self if rows.all() else self.take(rows)
 
     @property
-    def numbers(self) -> NDArray[np.int64]:
+    def numbers(self) -> Ints:
         """Numbers of the rows in the whole table."""
         return np.arange(self.start, self.start + len(self.X))
 
@@ -74,7 +73,7 @@ def joined(pieces: Sequence[Piece]) -> Piece:
     every: list[dict[str, Any]] = [
         {"X": piece.X, "y": piece.y, "treatment": piece.treatment, **piece.more} for piece in pieces
     ]
-    return Piece(0, **{name: pd.concat([own[name] for own in every], ignore_index=True) for name in every[0]})
+    return Piece(0, **{name: pd.concat([columns[name] for columns in every], ignore_index=True) for name in every[0]})
 
 
 @dataclass(frozen=True)
@@ -96,12 +95,12 @@ class Block:
     start: int
     table: FeatureTable
     y: Array
-    treatment: NDArray[np.int64]
+    treatment: Ints
     scores: Array | None
     weights: Weights
     clusters: Clusters
 
     @property
-    def numbers(self) -> NDArray[np.int64]:
+    def numbers(self) -> Ints:
         """Numbers of the rows in the whole table."""
         return np.arange(self.start, self.start + self.y.size)

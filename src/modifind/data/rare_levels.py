@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind._warned import warn
+from modifind._typing import Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.missing import LABELS
-from modifind.data.wording import named
+from modifind.data.wording import shortened, warn_of_any
 
 MIN_LEVEL_ROWS = 5
 POOLED = "other"
 SHOWN_LEVELS = 3
-SHOWN_FEATURES = 10
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Pooling:
     """
 
     labels: tuple[Any, ...]
-    codes: NDArray[np.int64]
+    codes: Ints
     rare: tuple[Any, ...]
     n_rows: int
     n_joined: int = 0
@@ -91,48 +90,37 @@ def pool(labels: Sequence[Any], counts: NDArray[Any]) -> Pooling | None:
     return Pooling((*kept, name), codes.astype(np.int64), rare, int(counts.sum()), n_pooled - n_rare)
 
 
-def rare_levels(table: FeatureTable, arms: NDArray[np.int64]) -> dict[int, Pooling]:
+def rare_levels(table: FeatureTable, arms: Ints) -> dict[int, Pooling]:
     """How rare levels are pooled, by feature; nothing where there are none."""
-    found: dict[int, Pooling] = {}
+    counts: dict[int, Ints] = {}
     for m, labels in enumerate(table.categories):
         if labels is not None:
             codes = table.values[:, m].astype(np.int64)
-            counts = np.bincount(2 * codes + arms, minlength=2 * len(labels)).reshape(-1, 2)
-            pooling = pool(labels, counts)
-            if pooling is not None:
-                found[m] = pooling
-    return found
+            counts[m] = np.bincount(2 * codes + arms, minlength=2 * len(labels)).reshape(-1, 2)
+    return pool_each(table.categories, counts)
 
 
-def warn_pooled(found: dict[str, Pooling]) -> None:
+def pool_each(categories: Sequence[tuple[Any, ...] | None], counts: Mapping[int, Ints]) -> dict[int, Pooling]:
+    """How rare levels are pooled, by feature, from the rows of each level in each arm."""
+    poolings = {m: pool(categories[m] or (), rows) for m, rows in counts.items()}
+    return {m: pooling for m, pooling in poolings.items() if pooling is not None}
+
+
+def warn_pooled(poolings: Mapping[str, Pooling]) -> None:
     """Warn of identifiers, of features that are left out, and of levels that were pooled."""
-    ids = [f"{n} ({len(p.rare)} distinct values in {p.n_rows} rows)" for n, p in found.items() if p.is_identifier]
-    _tell(ids, "looks like an identifier and is left out: {}", "look like identifiers and are left out: {}")
-    empty = [name for name, p in found.items() if p.left_out and not p.is_identifier]
+    ids = [f"{n} ({len(p.rare)} distinct values in {p.n_rows} rows)" for n, p in poolings.items() if p.is_identifier]
+    warn_of_any(ids, "looks like an identifier and is left out: {}", "look like identifiers and are left out: {}")
+    empty = [name for name, p in poolings.items() if p.left_out and not p.is_identifier]
     few = f"no two levels have {MIN_LEVEL_ROWS} rows in each arm, so"
-    _tell(empty, f"{few} it cannot be tested: {{}}", f"{few} they cannot be tested: {{}}")
-    pooled = [f"{name}: {_levels(p)}" for name, p in found.items() if not p.left_out]
+    warn_of_any(empty, f"{few} it cannot be tested: {{}}", f"{few} they cannot be tested: {{}}")
+    pooled = [f"{name}: {_levels(p)}" for name, p in poolings.items() if not p.left_out]
     rare = f"levels with fewer than {MIN_LEVEL_ROWS} rows in an arm are pooled as {POOLED!r} ({{}})"
-    _tell(pooled, rare, rare, "; ")
-
-
-def _tell(items: list[str], one: str, several: str, between: str = ", ") -> None:
-    """Warn of some things, if there are any."""
-    if items:
-        text = (one if len(items) == 1 else several).replace("{}", _first(items, between))
-        warn(text)
+    warn_of_any(pooled, rare, between="; ")
 
 
 def _levels(pooling: Pooling) -> str:
     n_rare = len(pooling.rare) - pooling.n_joined
     rare, joined = pooling.rare[:n_rare], pooling.rare[n_rare:]
-    shown = ", ".join(repr(label) for label in rare[:SHOWN_LEVELS])
-    shown += f" and {len(rare) - SHOWN_LEVELS} more" if len(rare) > SHOWN_LEVELS else ""
+    shown = shortened([repr(label) for label in rare], SHOWN_LEVELS)
     why = "with it, as it has too few rows" if len(rare) == 1 else "with them, as they are too few"
     return shown + (f", and {', '.join(map(repr, joined))} {why}" if joined else "")
-
-
-def _first(items: list[str], between: str = ", ") -> str:
-    """The first few items, and how many more there are."""
-    shown = named(items[:SHOWN_FEATURES], between)
-    return shown if len(items) <= SHOWN_FEATURES else f"{shown} and {len(items) - SHOWN_FEATURES} more"

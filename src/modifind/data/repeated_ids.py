@@ -6,14 +6,15 @@ what was measured once, and those of the next number do not.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 
 import numpy as np
 import pandas as pd
 
 from modifind._typing import Ints
+from modifind.data.clusters import joint_codes, numbered, tied_pairs
 from modifind.data.repeated_rows import agreement, is_step
+from modifind.data.time_names import is_person_identifier_name, is_person_name, is_place_name
 from modifind.data.wording import printable, shortened
 
 MIN_IDS = 15
@@ -25,40 +26,6 @@ MIN_CONSTANT = 0.95  # of the pairs with one identifier agree in a column that i
 MAX_NEIGHBOURS = 0.85  # and at most so many of those with neighbouring ones
 N_BINS = 10
 SHOWN = 3
-WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-IDS = frozenset(("id", "ids", "idnr", "idno", "uid", "guid", "uuid", "seqn", "identifier", "ident", "identificador"))
-PEOPLE = frozenset(
-    (
-        *(
-            "pid",
-            "ptid",
-            "patid",
-            "patnr",
-            "patno",
-            "subjid",
-            "usubjid",
-            "uniqueid",
-            "caseid",
-            "recordid",
-            "mrn",
-        ),
-        *("patient", "subject", "subj", "person", "participant", "respondent", "individual", "hhid"),
-        *("proband", "teilnehmer", "versuchsperson", "vpn", "persnr", "pnr", "persona", "sujeto"),
-        *("paciente", "participante", "individuo", "sujet", "personne"),
-        *("paziente", "soggetto", "persoon", "deelnemer", "pacient", "pasient", "potilas", "pacjent"),
-    )
-)
-NUMBERS = frozenset(
-    ("nr", "no", "num", "number", "nummer", "numero", "code", "codes", "key", "kode", "codigo", "index")
-)
-PLACES = frozenset(  # ids of what is no person, and of which rows may be independent given the arms
-    (
-        *("site", "center", "centre", "clinic", "hospital", "school", "class", "state", "country", "region", "county"),
-        *("district", "village", "city", "town", "ward", "zip", "plz", "postcode", "postal", "tract", "block", "store"),
-        *("arm", "treatment", "drug", "product", "type", "category", "group", "visit", "race", "language", "year"),
-        *("icd", "atc", "naics", "sic", "occ", "occupation", "industry"),
-    )
-)
 
 
 def refuse_repeated_ids(frame: pd.DataFrame, roles: Collection[str], features: Collection[str]) -> None:
@@ -88,16 +55,16 @@ def refuse_repeated_ids(frame: pd.DataFrame, roles: Collection[str], features: C
     ValueError: person looks like an identifier: 40 values in 120 rows, of which those with one value agree in age. ...
     """
     names = [str(name) for name in frame.columns]
-    for place, name in enumerate(names):
+    for position, name in enumerate(names):
         known = is_person_name(name)
-        if name in roles or not (known or (name not in features and _may_identify(frame.iloc[:, place], name))):
+        if name in roles or not (known or (name not in features and _may_identify(frame.iloc[:, position], name))):
             continue
-        codes = _codes(frame.iloc[:, place])
+        codes = _codes(frame.iloc[:, position])
         if not _several_each(codes):
             continue
-        others = [k for k in range(len(names)) if k != place and names[k] not in roles]
+        others = [k for k in range(len(names)) if k != position and names[k] not in roles]
         shared = [names[k] for k in others if _is_shared(codes, frame.iloc[:, k], known)]
-        if says_whose(name) or len(shared) >= (1 if known else max(MIN_SHARED, len(others) / 2)):
+        if is_person_identifier_name(name) or len(shared) >= (1 if known else max(MIN_SHARED, len(others) / 2)):
             size, n_rows = np.unique(codes[codes >= 0]).size, int((codes >= 0).sum())
             agree = f", of which those with one value agree in {shortened(shared, SHOWN)}" * bool(shared)
             raise ValueError(
@@ -112,38 +79,9 @@ def id_names(names: Sequence[str], roles: Collection[str]) -> list[str]:
     return [name for name in names if name not in roles and is_person_name(name)]
 
 
-def is_person_name(name: str) -> bool:
-    """Whether a name says that a column tells persons apart, or other things that have few rows each.
-
-    Examples
-    --------
-    >>> [is_person_name(name) for name in ("id", "patient_id", "PatientID", "USUBJID", "site_id", "paid", "patients")]
-    [True, True, True, True, False, False, False]
-    """
-    words = [word.lower() for word in WORD.findall(name)]
-    if not words or PLACES & set(words):
-        return False
-    said = set(words)
-    return words[-1] in IDS or (bool(said & PEOPLE) and said <= PEOPLE | IDS | NUMBERS)
-
-
-def says_whose(name: str) -> bool:
-    """Whether a name says that a column identifies, and persons.
-
-    Examples
-    --------
-    >>> [says_whose(name) for name in ("patient_id", "SubjectID", "id", "patient", "site_id")]
-    [True, True, False, False, False]
-    """
-    words = [word.lower() for word in WORD.findall(name)]
-    return is_person_name(name) and words[-1] in IDS and bool(PEOPLE & set(words))
-
-
 def _may_identify(column: pd.Series, name: str) -> bool:
     """Whether whole numbers, or text with digits, could be identifiers."""
-    if PLACES & {word.lower() for word in WORD.findall(name)}:
-        return False
-    if pd.api.types.is_bool_dtype(column):
+    if is_place_name(name) or pd.api.types.is_bool_dtype(column):
         return False
     if pd.api.types.is_numeric_dtype(column):
         numbers = column.dropna().to_numpy(dtype=np.float64)
@@ -164,21 +102,21 @@ def _is_shared(ids: Ints, column: pd.Series, known: bool) -> bool:
     """Whether rows with one identifier agree in a column: in general if it is called one, and always if not."""
     codes = _codes(column)
     both = (ids >= 0) & (codes >= 0)
-    key, target = _numbered(ids[both]), _numbered(codes[both])
+    key, target = numbered(ids[both]), numbered(codes[both])
     if not target.size or target.max() < 1:
         return False
     if not known:
         return target.max() + 1 < target.size and _is_constant(key, target)
     if target.max() >= N_BINS:
         target = target * N_BINS // (int(target.max()) + 1)
-    tied, pairs, chance = _pairs(key), _pairs(key * (int(target.max()) + 1) + target), _pairs(target)
+    tied, pairs, chance = map(tied_pairs, (key, joint_codes(key, target), target))
     share = chance / max(target.size * (target.size - 1) / 2.0, 1.0)
     return pairs - tied * share > MIN_EXCESS * np.sqrt(tied * share * (1.0 - share) + 1.0)
 
 
 def _is_constant(key: Ints, target: Ints) -> bool:
     """Whether a column has one value for each of a key, but another for the next; not if it is a group of keys."""
-    tied, pairs = _pairs(key), _pairs(key * (int(target.max()) + 1) + target)
+    tied, pairs = tied_pairs(key), tied_pairs(joint_codes(key, target))
     if tied < MIN_IDS or pairs < MIN_CONSTANT * tied or is_step(target, key):
         return False
     return agreement(key, target).expected <= MAX_NEIGHBOURS * tied
@@ -188,13 +126,3 @@ def _codes(column: pd.Series) -> Ints:
     """Values numbered in their order, -1 where there is none."""
     values = column if pd.api.types.is_numeric_dtype(column) else column.astype(str).where(column.notna())
     return pd.factorize(values, sort=True)[0].astype(np.int64)
-
-
-def _numbered(codes: Ints) -> Ints:
-    return np.unique(codes, return_inverse=True)[1].reshape(-1)
-
-
-def _pairs(codes: Ints) -> float:
-    """Pairs of rows that share a code."""
-    counts = np.unique(codes, return_counts=True)[1].astype(np.float64)
-    return float((counts * (counts - 1.0)).sum() / 2.0)

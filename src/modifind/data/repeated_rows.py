@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from modifind._typing import Array, Ints
+from modifind.data.clusters import is_within, joint_codes, numbered, tied_pairs
 from modifind.data.feature_matrix import FeatureTable
 
 MAX_VISITS = 12  # rows that agree in all of some columns; more are a cell of a small table, not a person
@@ -95,15 +95,15 @@ def agreement(key: Ints, target: Ints) -> Agreement:
     >>> agreement(person, weight), agreement(np.arange(300) // 30, np.arange(300) % 30).pairs
     (Agreement(pairs=300.0, expected=0.0, most=300.0), 0.0)
     """
-    key, target = _numbered(key[key >= 0]), target[key >= 0]
+    key, target = numbered(key[key >= 0]), target[key >= 0]
     if not key.size:
         return Agreement(0.0, 0.0, 0.0)
     width = int(target.max()) + 1
     cells, counts = np.unique(key * width + target, return_counts=True)
     cells, counts = cells[counts <= MAX_VISITS], counts[counts <= MAX_VISITS].astype(np.float64)
     pairs = float((counts * (counts - 1.0)).sum() / 2.0)
-    place = np.minimum(np.searchsorted(cells, cells + width), max(cells.size - 1, 0))
-    beside = float((counts * counts[place])[cells[place] == cells + width].sum()) if cells.size else 0.0
+    neighbour = np.minimum(np.searchsorted(cells, cells + width), max(cells.size - 1, 0))
+    beside = float((counts * counts[neighbour])[cells[neighbour] == cells + width].sum()) if cells.size else 0.0
     sizes = np.bincount(key).astype(np.float64)
     tied, near = (sizes * (sizes - 1.0)).sum() / 2.0, (sizes[1:] * sizes[:-1]).sum()
     expected = tied * (beside + 2.0 * np.sqrt(beside)) / max(near, 1.0)
@@ -119,49 +119,49 @@ class Codes:
     @cached_property
     def keys(self) -> dict[int, Ints]:
         """Columns of many values, without the values that many rows have (-1); the finest come first."""
-        found = {m: _light(own) for m, own in self.columns.items()}
-        pairs = {m: _tied(_numbered(own[own >= 0])) for m, own in found.items()}
-        fine = [m for m, count in pairs.items() if count >= MIN_PAIRS and np.unique(found[m]).size > MIN_VALUES]
-        return {m: found[m] for m in sorted(fine, key=lambda m: pairs[m])}
+        light = {m: _light(codes) for m, codes in self.columns.items()}
+        pairs = {m: tied_pairs(numbered(codes[codes >= 0])) for m, codes in light.items()}
+        fine = [m for m, count in pairs.items() if count >= MIN_PAIRS and np.unique(light[m]).size > MIN_VALUES]
+        return {m: light[m] for m in sorted(fine, key=lambda m: pairs[m])}
 
     def joint(self, members: Sequence[int]) -> Ints:
         """Rows that agree in all of some columns, numbered."""
         codes = np.zeros(next(iter(self.columns.values())).size, dtype=np.int64)
         for m in members:
-            codes = _numbered(codes * (int(self.columns[m].max()) + 1) + self.columns[m])
+            codes = joint_codes(codes, self.columns[m])
         return codes
 
     def least(self, members: Sequence[int]) -> Agreement:
         """Agreement in some columns, with whichever of them as key is the least telling."""
-        found = [agreement(self.keys[m], self.joint([k for k in members if k != m])) for m in members if m in self.keys]
-        return min(found, key=lambda own: own.ratio, default=Agreement(0.0, 0.0, 0.0))
+        keys = (m for m in members if m in self.keys)
+        agreements = [agreement(self.keys[m], self.joint([k for k in members if k != m])) for m in keys]
+        return min(agreements, key=lambda agreed: agreed.ratio, default=Agreement(0.0, 0.0, 0.0))
 
     def agreeing(self, key: int) -> list[int]:
         """A column and those in which rows that share its value agree more often than their neighbours.
 
         With them come all others in which these rows agree nearly always.
         """
-        others = {m: own for m, own in self.columns.items() if m != key and not is_step(own, self.columns[key])}
-        pairs = {m: agreement(self.keys[key], own) for m, own in others.items()}
-        members = [key, *(m for m, own in pairs.items() if own.is_noticeable)]
+        others = {m: codes for m, codes in self.columns.items() if m != key and not is_step(codes, self.columns[key])}
+        members = [key, *(m for m, codes in others.items() if agreement(self.keys[key], codes).is_noticeable)]
         if len(members) == 1:
             return members
-        whole = _tied(self.joint(members))
+        whole = tied_pairs(self.joint(members))
         left = (m for m in others if m not in members)
-        return members + [m for m in left if whole <= SAME_PAIRS * _tied(self.joint([*members, m]))]
+        return members + [m for m in left if whole <= SAME_PAIRS * tied_pairs(self.joint([*members, m]))]
 
     def are_repeated(self, members: Sequence[int], n_rows: float) -> bool:
         """Whether rows agree in these columns beyond chance, and still in the fewest of them that tell the others."""
-        found, least = self.least(members), self.least(self.without_derived(members))
+        whole, least = self.least(members), self.least(self.without_derived(members))
         telling = least.ratio >= MIN_LEAST_RATIO or least.share >= MIN_LEAST_SHARE
-        return found.ratio >= MIN_RATIO and telling and found.matters(n_rows) and least.matters(n_rows)
+        return whole.ratio >= MIN_RATIO and telling and whole.matters(n_rows) and least.matters(n_rows)
 
     def without_derived(self, members: Sequence[int]) -> list[int]:
         """Without columns that the others tell, such as an index of weight and height; the finest go first."""
-        kept, whole = list(members), _tied(self.joint(members))
-        for m in sorted(members, key=lambda m: _tied(self.columns[m])):
+        kept, whole = list(members), tied_pairs(self.joint(members))
+        for m in sorted(members, key=lambda m: tied_pairs(self.columns[m])):
             fewer = [k for k in kept if k != m]
-            if len(fewer) >= 2 and self.keys.keys() & fewer and _tied(self.joint(fewer)) <= SAME_PAIRS * whole:
+            if len(fewer) >= 2 and self.keys.keys() & fewer and tied_pairs(self.joint(fewer)) <= SAME_PAIRS * whole:
                 kept = fewer
         return kept
 
@@ -183,16 +183,16 @@ def find_repeated(
     """
     changing = [m for m in range(table.n_features) if m not in left_out and not table.is_constant(m)]
     changing = _without_equals(table, changing)
-    columns = {m: np.unique(table.values[:, m], return_inverse=True)[1].reshape(-1) for m in changing}
-    finest = sorted(columns, key=lambda m: _tied(columns[m]))[:MAX_COLUMNS]
+    columns = {m: numbered(table.values[:, m]) for m in changing}
+    finest = sorted(columns, key=lambda m: tied_pairs(columns[m]))[:MAX_COLUMNS]
     codes = Codes({m: columns[m] for m in finest})
     for key in list(codes.keys)[:MAX_KEYS]:
         members = codes.agreeing(key)
         if len(members) > 1 and codes.are_repeated(members, share * table.n_rows):
-            found, counts = codes.least(members), np.bincount(codes.joint(members))
+            agreed, counts = codes.least(members), np.bincount(codes.joint(members))
             names = tuple(table.names[m] for m in sorted(members))
             n_rows = int(counts[(counts > 1) & (counts <= MAX_VISITS)].sum())
-            return RepeatedRows(names, round(found.pairs), round(found.expected), n_rows)
+            return RepeatedRows(names, round(agreed.pairs), round(agreed.expected), n_rows)
     return None
 
 
@@ -215,23 +215,22 @@ def _most_frequent(column: Array) -> float:
 
 def find_copied(table: FeatureTable, y: Array, share: float = 1.0) -> RepeatedRows | None:
     """Look for whole rows that occur several times, by an outcome of many values; see `find_repeated`."""
-    key = _light(_numbered(y))
+    key = _light(numbered(y))
     rows = np.unique(table.values, axis=0, return_inverse=True)[1].reshape(-1)
-    found = agreement(key, rows)
-    if np.unique(key).size <= MIN_VALUES or found.ratio < MIN_RATIO or not found.matters(share * table.n_rows):
+    agreed = agreement(key, rows)
+    if np.unique(key).size <= MIN_VALUES or agreed.ratio < MIN_RATIO or not agreed.matters(share * table.n_rows):
         return None
-    counts = np.bincount(_numbered(rows * (int(key.max()) + 2) + key))
+    counts = np.bincount(numbered(rows * (int(key.max()) + 2) + key))
     repeated = int(counts[(counts > 1) & (counts <= MAX_VISITS)].sum())
-    return RepeatedRows(("all features", "the outcome"), round(found.pairs), round(found.expected), repeated)
+    return RepeatedRows(("all features", "the outcome"), round(agreed.pairs), round(agreed.expected), repeated)
 
 
 def is_step(codes: Ints, key: Ints) -> bool:
     """Whether a column has one value for each of a key, and few of them in a row: a group of ages, for instance."""
-    _, first, place = np.unique(key, return_index=True, return_inverse=True)
-    values = codes[first]
-    same = bool((codes == values[place.reshape(-1)]).all())
+    values = codes[np.unique(key, return_index=True)[1]]
     n_levels = np.unique(values).size
-    return same and 4 * n_levels <= values.size and int((np.diff(values) != 0).sum()) < 2 * n_levels
+    few = 4 * n_levels <= values.size and int((np.diff(values) != 0).sum()) < 2 * n_levels
+    return few and is_within(codes, key)
 
 
 def _light(codes: Ints) -> Ints:
@@ -243,13 +242,3 @@ def _light(codes: Ints) -> Ints:
     often = np.log2(counts.clip(1)).astype(np.int64)
     light = np.where(counts[codes] > max(MAX_VISITS / 2, MAX_SHARE * codes.size), -1, codes)
     return np.where(light < 0, -1, often[codes] * counts.size + light)
-
-
-def _numbered(codes: NDArray[Any]) -> Ints:
-    return np.unique(codes, return_inverse=True)[1].reshape(-1)
-
-
-def _tied(codes: Ints) -> float:
-    """Pairs of rows that share a code."""
-    counts = np.bincount(codes).astype(np.float64)
-    return float((counts * (counts - 1.0)).sum() / 2.0)

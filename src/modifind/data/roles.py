@@ -13,7 +13,7 @@ import pandas as pd
 
 from modifind._warned import warn
 from modifind.data.censoring import refuse_censored
-from modifind.data.containers import as_frame, check_names, check_same_rows, is_distributed
+from modifind.data.containers import as_frame, check_names, check_same_rows, estimator_of, is_distributed
 from modifind.data.feature_matrix import column_mask
 from modifind.data.repeated_ids import id_names, refuse_repeated_ids
 from modifind.data.sources import FileSource, is_files, is_source, opened_files
@@ -74,7 +74,7 @@ def assign_roles(
     if is_source(X):
         _refuse_beside_source(per_row | {"features": features})
         return {"X": X, "adjust_for": adjust_for, "propensity": propensity, "named": None}
-    check_same_rows(X=X, **per_row, propensity=getattr(propensity, "estimator", propensity))
+    check_same_rows(X=X, **per_row, propensity=estimator_of(propensity))
     table = opened_files(X) if is_files(X) else X if is_distributed(X) else as_frame(X)
     named = {argument: column for argument, column in per_row.items() if isinstance(column, str)}
     if isinstance(table, tuple):
@@ -94,8 +94,8 @@ def assign_roles(
         used, adjust_for = _chosen(table, named, features, adjust_for)
         _look_beside(table, used, named)
         X, columns = _taken(table, used, named)
-    found = {"X": X, **per_row, "propensity": propensity, **columns, "adjust_for": adjust_for, "named": known}
-    return found | {"y": found.pop(word)}
+    arguments = {"X": X, **per_row, "propensity": propensity, **columns, "adjust_for": adjust_for, "named": known}
+    return arguments | {"y": arguments.pop(word)}
 
 
 class SomeNamed(list[str]):
@@ -220,7 +220,7 @@ def _listed(names: tuple[str, ...], columns: Any, argument: str) -> list[str] | 
     mask = column_mask(names, columns, argument)
     if np.asarray(columns).dtype != bool and (twice := repeated(map(str, columns))):
         raise ValueError(f"{argument} names {listed(twice)} twice")
-    return [name for name, own in zip(names, mask, strict=True) if own]
+    return [name for name, is_meant in zip(names, mask, strict=True) if is_meant]
 
 
 def refuse_two_roles(owned: Mapping[str, Collection[str]]) -> None:
@@ -271,5 +271,5 @@ def _taken(table: Any, used: tuple[str, ...], named: Mapping[str, str]) -> tuple
 
 def _originals(table: Any, names: Collection[str]) -> list[Any]:
     """Columns as the table calls them, which may be numbers."""
-    own = dict(zip(column_names(table), table.columns, strict=True))
-    return [own[name] for name in names]
+    originals = dict(zip(column_names(table), table.columns, strict=True))
+    return [originals[name] for name in names]

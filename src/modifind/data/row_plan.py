@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from modifind._typing import Bools, Ints
+
 Words = NDArray[np.uint64]
-Numbers = NDArray[np.int64]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 LAST_WORD = 2**64 - 1
@@ -40,15 +41,15 @@ class RowPlan:
         """A plan with keys from a seed; the sample is not limited yet."""
         return cls(tuple(int(word) for word in seed.generate_state(1 + n_repeats, np.uint64)), n_folds)
 
-    def words(self, rows: Numbers, key: int = 0) -> Words:
+    def words(self, rows: Ints, key: int = 0) -> Words:
         """Random words of numbered rows; the sample is that of the smallest words of key 0."""
         return row_words(rows, self.keys[key])
 
-    def sampled(self, rows: Numbers) -> NDArray[np.bool_]:
+    def sampled(self, rows: Ints) -> Bools:
         """Whether each row is in the sample."""
         return self.words(rows) <= np.uint64(self.limit)
 
-    def folds(self, rows: Numbers) -> list[NDArray[np.int64]]:
+    def folds(self, rows: Ints) -> list[Ints]:
         """Fold of each row, for every repeat."""
         repeats = range(1, len(self.keys))
         return [(self.words(rows, k) % np.uint64(self.n_folds)).astype(np.int64) for k in repeats]
@@ -58,7 +59,7 @@ class RowPlan:
         return replace(self, limit=limit)
 
 
-def row_words(rows: Numbers, key: int) -> Words:
+def row_words(rows: Ints, key: int) -> Words:
     """A random word for every row, which follows from its number and the key."""
     with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is what is meant
         word = (rows.astype(np.uint64) + np.uint64(1)) * _GOLDEN + np.uint64(key)
@@ -67,7 +68,7 @@ def row_words(rows: Numbers, key: int) -> Words:
     return word ^ (word >> np.uint64(31))
 
 
-def row_uniforms(rows: Numbers, keys: tuple[int, ...]) -> NDArray[np.float64]:
+def row_uniforms(rows: Ints, keys: tuple[int, ...]) -> NDArray[np.float64]:
     """Numbers between 0 and 1, one for every row and key, shape (n, keys).
 
     Examples

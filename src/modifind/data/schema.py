@@ -12,20 +12,21 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from modifind._typing import Array
-from modifind.data.arm_labels import MOST_ARMS, first_treated, refuse_doses
+from modifind._typing import Array, Ints
+from modifind.data.arm_labels import MAX_ARMS, first_treated, refuse_doses
 from modifind.data.clusters import Clusters, check_clusters, cluster_keys
 from modifind.data.column_types import feature_column, numbers_as_text, plain_column, plain_label, refuse_identifiers
 from modifind.data.containers import as_frame
-from modifind.data.feature_matrix import FeatureTable, check_arms, check_rows, check_scale, outcome_values
+from modifind.data.feature_matrix import MIN_ARM_ROWS, FeatureTable, check_scale, outcome_values
 from modifind.data.missing import missing_label, refuse_few, refuse_gaps, refuse_missing, refuse_outcome_gaps
 from modifind.data.pieces import Block, Piece
-from modifind.data.rare_levels import Pooling, pool, warn_pooled
-from modifind.data.strata import check_strata, refuse_unstratified
+from modifind.data.rare_levels import Pooling, pool_each, warn_pooled
+from modifind.data.stratified import check_strata, refuse_unstratified
 from modifind.data.summary import ColumnSummary, Summary, feature_summaries
 from modifind.data.weights import Weights, weight_numbers
 from modifind.data.wording import counted
 
+MIN_ROWS = 50
 MAX_CLUSTERS = 4096  # sums of clusters that are kept for every feature
 
 
@@ -88,7 +89,7 @@ class Schema:
     transform: str | None
     binary: bool
     constant: tuple[bool, ...]
-    counts: tuple[NDArray[np.int64] | None, ...]
+    counts: tuple[Ints | None, ...]
     gaps: tuple[bool, ...]
     limits: tuple[tuple[float, float], ...]
     outcome_limits: tuple[float, float]
@@ -122,14 +123,15 @@ class Schema:
         _check_rows(summary, transform, outcome)
         refuse_gaps(treatment, summary.treatment.n_missing, summary.treatment.n_infinite)
         if summary.treatment.levels is None and summary.treatment.kind == "number":
-            refuse_doses((), MOST_ARMS + 1, treatment)
+            refuse_doses((), MAX_ARMS + 1, treatment)
         arms = summary.treatment.labels("treatment")
         shown = tuple(plain_label(label) for label in arms)
         if first_treated(shown, treated, treatment):
             arms, shown = arms[::-1], shown[::-1]
         levels = summary.treatment.levels or {}
         sizes = {arm: levels[arm] for arm in arms}
-        check_arms(min(sizes.values()))
+        if (smaller := min(sizes.values())) < MIN_ARM_ROWS:
+            raise ValueError(f"each arm of treatment needs at least {MIN_ARM_ROWS} rows; the smaller has {smaller}")
         if summary.clusters is not None:
             check_clusters(summary.clusters.size)
         by_level = tuple(c.rows_by_arm(own, sizes) for own, c in zip(labels, summary.columns, strict=True))
@@ -164,8 +166,8 @@ class Schema:
     @cached_property
     def categories(self) -> tuple[tuple[Any, ...] | None, ...]:
         """The labels as they are shown, that of missing values last."""
-        shown = (_shown(own, gaps) for own, gaps in zip(self.labels, self.gaps, strict=True))
-        return tuple(self.poolings[m].labels if m in self.poolings else own for m, own in enumerate(shown))
+        shown = (_shown(labels, gaps) for labels, gaps in zip(self.labels, self.gaps, strict=True))
+        return tuple(self.poolings[m].labels if m in self.poolings else labels for m, labels in enumerate(shown))
 
     @cached_property
     def incomplete(self) -> frozenset[int]:
@@ -179,14 +181,10 @@ class Schema:
 
     def pooled(self) -> Schema:
         """The same with rare levels pooled; a warning names them."""
-        found: dict[int, Pooling] = {}
-        for m, counts in enumerate(self.counts):
-            own = self.categories[m]
-            pooling = None if own is None or counts is None else pool(own, counts)
-            if pooling is not None:
-                found[m] = pooling
-        warn_pooled({self.names[m]: pooling for m, pooling in found.items()})
-        pooled = replace(self, poolings=found)
+        counts = {m: rows for m, rows in enumerate(self.counts) if rows is not None}
+        poolings = pool_each(self.categories, counts)
+        warn_pooled({self.names[m]: pooling for m, pooling in poolings.items()})
+        pooled = replace(self, poolings=poolings)
         return replace(pooled, constant=tuple(same or m in pooled.left_out for m, same in enumerate(self.constant)))
 
     def read(self, piece: Piece) -> Block:
@@ -319,20 +317,21 @@ def _check_features(summary: Summary, missing: str) -> None:
 
 
 def _refuse_gaps_of(names: Sequence[str], columns: Sequence[ColumnSummary], missing: str) -> None:
-    counts = {name: (own.n_missing, own.n_infinite) for name, own in zip(names, columns, strict=True)}
+    counts = {name: (column.n_missing, column.n_infinite) for name, column in zip(names, columns, strict=True)}
     refuse_missing(counts, allowed=missing == "category")
 
 
 def _check_rows(summary: Summary, transform: str | None, outcome: str) -> None:
     """Refuse few rows, an outcome that has no effect to find, and scores that are none."""
-    check_rows(summary.n_rows)
+    if summary.n_rows < MIN_ROWS:
+        raise ValueError(f"X has {counted(summary.n_rows, 'row')}; at least {MIN_ROWS} are needed")
     y, known = summary.y, summary.scores
     refuse_outcome_gaps(outcome, summary.n_rows, y.n_missing, y.n_infinite)
     if y.low == y.high:
         raise ValueError(f"y is constant ({y.low:g}); there is no effect to find")
     if transform == "log" and y.n_not_positive:
-        found = counted(y.n_not_positive, "value of y is", "values of y are")
-        raise ValueError(f"outcome_transform='log' needs a positive outcome; {found} not")
+        count = counted(y.n_not_positive, "value of y is", "values of y are")
+        raise ValueError(f"outcome_transform='log' needs a positive outcome; {count} not")
     check_scale("y", np.array([y.low, y.high]))
     if known is not None and known.kind != "number":
         raise ValueError(f"propensity must lie strictly between 0 and 1; it holds {known.kind}")
@@ -350,7 +349,7 @@ def _treated_share(sizes: Mapping[Any, float], arms: Sequence[Any]) -> float:
 
 
 def _stratum_shares(
-    summary: Summary, labels: tuple[Any, ...] | None, counts: NDArray[np.int64] | None, arms: tuple[Any, ...]
+    summary: Summary, labels: tuple[Any, ...] | None, counts: Ints | None, arms: tuple[Any, ...]
 ) -> Array | None:
     """Share of treated rows in each stratum, where there are strata, which are then the last column."""
     if summary.strata is None or labels is None or counts is None:
@@ -366,7 +365,7 @@ def _shown(labels: tuple[Any, ...] | None, missing: bool) -> tuple[Any, ...] | N
     return (*shown, missing_label(shown)) if shown is not None and missing else shown
 
 
-def _codes(column: pd.Series[Any], labels: tuple[Any, ...], name: str, *, gaps: bool = False) -> NDArray[np.int64]:
+def _codes(column: pd.Series[Any], labels: tuple[Any, ...], name: str, *, gaps: bool = False) -> Ints:
     """The code of each row; the first pass has seen every label, unless the table changed since.
 
     With `gaps` missing values have the code after the last label.

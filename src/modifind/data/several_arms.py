@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from modifind._typing import Bools
 from modifind.data.arm_labels import (
     first_treated,
     match_label,
@@ -150,18 +150,18 @@ def label_counts(columns: Iterable[pd.Series[Any]]) -> dict[Any, int]:
     >>> label_counts([pd.Series(["b", None, "a"]), pd.Series(["b"])])
     {'a': 1, 'b': 2}
     """
-    found: dict[Any, int] = {}
+    totals: dict[Any, int] = {}
     for column in columns:
-        own = plain_column(column).value_counts(sort=False)
-        for label, count in own[own > 0].items():
-            found[plain_label(label)] = found.get(plain_label(label), 0) + int(count)
+        counts = plain_column(column).value_counts(sort=False)
+        for label, count in counts[counts > 0].items():
+            totals[plain_label(label)] = totals.get(plain_label(label), 0) + int(count)
     try:
-        return dict(sorted(found.items()))
+        return dict(sorted(totals.items()))
     except TypeError:  # labels of several types
-        return dict(sorted(found.items(), key=lambda item: str(item[0])))
+        return dict(sorted(totals.items(), key=lambda item: str(item[0])))
 
 
-def in_arms(column: pd.Series[Any], arms: Sequence[Any]) -> NDArray[np.bool_]:
+def in_arms(column: pd.Series[Any], arms: Sequence[Any]) -> Bools:
     """Which rows are in some arms; rows of no arm stay, to be refused or left out as missing values are.
 
     Examples

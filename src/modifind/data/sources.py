@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, pairwise
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 
-from modifind.data.containers import as_column, is_known
-from modifind.data.feature_matrix import check_length
+from modifind.data.containers import as_column, row_scores
 from modifind.data.files.opening import DataFile, open_matching, read_alike
 from modifind.data.files.text import Dialect
 from modifind.data.missing import Dropped, complete_rows
 from modifind.data.pieces import Piece
 from modifind.data.several_arms import in_arms
 from modifind.data.weights import weight_numbers
-from modifind.data.wording import listed, meant, repeated
+from modifind.data.wording import counted, listed, meant, repeated
 
 PIECE_ROWS = 65_536
 
@@ -53,17 +53,14 @@ class FrameSource:
             raise ValueError("y is required: the outcome of each row")
         if treatment is None:
             raise ValueError("treatment is required: pass treatment=, one value of two per row")
-        given = {"y": y, "treatment": treatment}
-        given |= {name: values for name, values in (per_row or {}).items() if values is not None}
-        if has_row_scores(propensity):
-            given["propensity"] = scores = getattr(propensity, "estimator", propensity)
-            if np.shape(scores) != (len(X),):
-                raise ValueError(
-                    f"propensity array must have one score per row ({len(X)}); found shape {np.shape(scores)}"
-                )
-        columns = {name: as_column(values, name) for name, values in given.items()}
+        scores = row_scores(propensity)
+        if scores is not None and np.shape(scores) != (len(X),):
+            raise ValueError(f"propensity array must have one score per row ({len(X)}); found shape {np.shape(scores)}")
+        given = {"y": y, "treatment": treatment, **(per_row or {}), "propensity": scores}
+        columns = {name: as_column(values, name) for name, values in given.items() if values is not None}
         for name, column in columns.items():
-            check_length(name, len(column), len(X))
+            if len(column) != len(X):
+                raise ValueError(f"{name} has {counted(len(column), 'row')} but X has {len(X)}")
         if not X.index.equals(pd.RangeIndex(len(X))):
             X = X.reset_index(drop=True)
         return cls(X, columns.pop("y"), columns.pop("treatment"), columns)
@@ -108,18 +105,19 @@ class Kept:
 
     def of(self, piece: Piece, start: int) -> tuple[Piece, Dropped]:
         """The rows of a piece that are kept, numbered from `start` on, and a count of the others."""
-        others = nothing = 0
+        sizes = [len(piece.X)]
         if self.arms is not None:
-            compared = in_arms(piece.treatment, self.arms)
-            others, piece = int((~compared).sum()), piece.some(compared)
+            piece = piece.some(in_arms(piece.treatment, self.arms))
+        sizes.append(len(piece.X))
         if piece.sample_weight is not None:
-            weightless = weight_numbers(piece.sample_weight) == 0
-            nothing, piece = int(weightless.sum()), piece.some(~weightless)
-        kept, dropped = np.ones(len(piece.X), dtype=bool), Dropped(len(piece.X))
+            piece = piece.some(weight_numbers(piece.sample_weight) != 0)
+        sizes.append(len(piece.X))
+        dropped = Dropped(sizes[-1])
         if self.complete:
-            kept, dropped = complete_rows(piece.X, piece.y, piece.treatment, piece.more, what=self.complete)
-        piece = replace(piece.some(kept), start=start)
-        return piece, replace(dropped, n_weightless=nothing, n_other_arms=others)
+            complete, dropped = complete_rows(piece.X, piece.y, piece.treatment, piece.more, what=self.complete)
+            piece = piece.some(complete)
+        others, weightless = (before - after for before, after in pairwise(sizes))
+        return replace(piece, start=start), replace(dropped, n_weightless=weightless, n_other_arms=others)
 
 
 ALL_ROWS = Kept()
@@ -152,10 +150,10 @@ class KeptRows:
         """The rows of every piece that are kept."""
         self.dropped, start = Dropped(), 0
         for piece in self.source.pieces():
-            own, dropped = self.kept.of(piece, start)
-            self.dropped = self.dropped + dropped
-            start += len(own.X)
-            yield own
+            kept, dropped = self.kept.of(piece, start)
+            self.dropped += dropped
+            start += len(kept.X)
+            yield kept
         self.dropped.refuse_all()
 
 
@@ -171,9 +169,9 @@ class MappedRows:
         """What the function makes of every piece."""
         start = 0
         for piece in self.source.pieces():
-            own = replace(self.function(piece), start=start)
-            start += len(own.X)
-            yield own
+            mapped = replace(self.function(piece), start=start)
+            start += len(mapped.X)
+            yield mapped
 
 
 @dataclass(frozen=True)
@@ -282,24 +280,18 @@ def _is_open(file: Any) -> bool:
 
 
 def opened_files(X: Any) -> tuple[DataFile, ...]:
-    """The files that `is_files` has seen."""
-    files = [(path,) if _is_open(path) else open_matching(os.fspath(path)) for path in _paths(X)]
-    found = read_alike([file for own in files for file in own])
-    refuse_more_columns(found)
-    return found
+    """Open the files that `is_files` has seen."""
+    opened = ((path,) if _is_open(path) else open_matching(os.fspath(path)) for path in _paths(X))
+    files = read_alike([*chain.from_iterable(opened)])
+    refuse_more_columns(files)
+    return files
 
 
 def refuse_more_columns(files: Sequence[DataFile]) -> None:
     """Refuse a file with a column that the first has not: whether it is a feature would depend on their order."""
     for file in files[1:]:
-        more = [name for name in file.names if name not in files[0].names]
-        if more:
+        if more := [name for name in file.names if name not in files[0].names]:
             raise ValueError(
                 f"{file.path} has a column {listed(more)} that {files[0].path} has not; all files of a table need the "
                 "same columns"
             )
-
-
-def has_row_scores(propensity: Any) -> bool:
-    """Whether a propensity, or the `PropensityModel` around it, is one known score per row."""
-    return is_known(propensity) and np.ndim(getattr(propensity, "estimator", propensity)) > 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -11,8 +12,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from modifind._typing import Ints
 from modifind.data.clusters import NUMBER, cluster_keys
-from modifind.data.column_types import MAX_DISCRETE_VALUES, feature_column, loses_digits, number_text, plain_column
+from modifind.data.column_types import (
+    MAX_DISCRETE_VALUES,
+    feature_column,
+    loses_digits,
+    mixed_types,
+    number_text,
+    plain_column,
+)
 from modifind.data.containers import check_names
 from modifind.data.feature_matrix import discrete_mask, outcome_values
 from modifind.data.pieces import Piece
@@ -76,33 +85,30 @@ class ColumnSummary:
         """
         lossy = loses_digits(column)
         column, numeric = feature_column(column, name, check)
-        missing = int(column.isna().sum())
-        if missing == len(column):
+        known = column.dropna()
+        missing = len(column) - len(known)
+        if not len(known):
             return cls("nothing", missing, 0, np.inf, -np.inf, {})
         if numeric:
-            values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+            values = known.to_numpy(dtype=np.float64)
             finite = values[np.isfinite(values)]
-            low, high = (float(finite.min()), float(finite.max())) if finite.size else (np.inf, -np.inf)
-            infinite = values.size - missing - finite.size
+            low, high = float(finite.min(initial=np.inf)), float(finite.max(initial=-np.inf))
             whole = pd.api.types.is_integer_dtype(column)
-            counts = _counts(column[column.notna()] if whole else pd.Series(finite), max_levels)
-            not_positive = int((finite <= 0).sum())
-            return cls("number", missing, infinite, low, high, counts, None, whole, lossy, n_not_positive=not_positive)
-        order = None
+            counts = _counts(known if whole else pd.Series(finite), max_levels)
+            numbers = values.size - finite.size, low, high, counts, None, whole, lossy
+            return cls("number", missing, *numbers, n_not_positive=int((finite <= 0).sum()))
+        kind, order = "bool" if pd.api.types.is_bool_dtype(column) else "text", None
         if isinstance(column.dtype, pd.CategoricalDtype):
-            kind, order = "category", tuple(column.cat.categories)
-            column = column.astype(object)
-        else:
-            kind = "bool" if pd.api.types.is_bool_dtype(column) else "text"
+            kind, order, known = "category", tuple(column.cat.categories), known.astype(object)
         try:
-            counts = _counts(column[column.notna()], max_labels)
+            counts = _counts(known, max_labels)
         except TypeError:
             raise ValueError(f"column {name!r} holds values that cannot be compared; convert it to text") from None
         if kind == "text" and counts is not None and not all(isinstance(label, str) for label in counts):
             kind = "bool" if all(isinstance(label, bool) for label in counts) else "object"
         return cls(kind, missing, 0, np.inf, -np.inf, counts, order)
 
-    def with_arms(self, column: pd.Series[Any], arm_codes: NDArray[np.int64], arms: list[Any]) -> ColumnSummary:
+    def with_arms(self, column: pd.Series[Any], arm_codes: Ints, arms: list[Any]) -> ColumnSummary:
         """The same with levels counted for each value of the treatment, where levels are counted at all."""
         if not self.levels or not arms:
             return self
@@ -125,24 +131,20 @@ class ColumnSummary:
                 f"column {name!r} holds {self.kind} values in some rows and {other.kind} values in others; "
                 "convert it to text or to numbers"
             )
-        levels: dict[Any, int] | None = None
-        if self.levels is not None and other.levels is not None:
-            levels = added(self.levels, other.levels)
-            if len(levels) > (max_levels if self.kind == "number" else MAX_LEVELS):
-                levels = None
-        return ColumnSummary(
-            self.kind,
-            self.n_missing + other.n_missing,
-            self.n_infinite + other.n_infinite,
-            min(self.low, other.low),
-            max(self.high, other.high),
-            levels,
-            _common_order(self.order, other.order),
-            self.whole and other.whole,
-            self.lossy or other.lossy,
-            {} if levels is None else added(self.by_arm, other.by_arm),
-            self.numbered,
-            self.n_not_positive + other.n_not_positive,
+        levels = sum_of(self.levels, other.levels, added)
+        if levels is not None and len(levels) > (max_levels if self.kind == "number" else MAX_LEVELS):
+            levels = None
+        counts = ("n_missing", "n_infinite", "n_not_positive")
+        return replace(
+            self,
+            **{name: getattr(self, name) + getattr(other, name) for name in counts},
+            low=min(self.low, other.low),
+            high=max(self.high, other.high),
+            levels=levels,
+            order=_common_order(self.order, other.order),
+            whole=self.whole and other.whole,
+            lossy=self.lossy or other.lossy,
+            by_arm={} if levels is None else added(self.by_arm, other.by_arm),
         )
 
     @property
@@ -176,14 +178,12 @@ class ColumnSummary:
         if self.order is not None:
             return tuple(label for label in self.order if label in self.levels)
         try:
-            found = sorted(self.levels, key=_in_order if self.numbered else None)
+            labels = sorted(self.levels, key=_in_order if self.numbered else None)
         except TypeError:
-            raise ValueError(
-                f"column {name!r} mixes types that cannot be compared; convert it to text or to numbers"
-            ) from None
-        return tuple(int(label) if self.whole else label for label in found)
+            raise mixed_types(name) from None
+        return tuple(int(label) if self.whole else label for label in labels)
 
-    def rows_by_arm(self, labels: tuple[Any, ...] | None, arms: dict[Any, int]) -> NDArray[np.int64] | None:
+    def rows_by_arm(self, labels: tuple[Any, ...] | None, arms: dict[Any, int]) -> Ints | None:
         """Rows of each label in each arm, shape (k, 2), those of missing values last; None where none are counted.
 
         `arms` are the rows of the control and of the treated, by their label.
@@ -234,10 +234,10 @@ class Summary:
 
     def arranged(self, places: Sequence[int]) -> Summary:
         """The same with the columns in another order."""
-        parts: dict[str, Any] = {
+        columns: dict[str, Any] = {
             name: tuple(getattr(self, name)[m] for m in places) for name in ("names", "limits", "columns")
         }
-        return replace(self, **parts, places=tuple(places))
+        return replace(self, **columns, places=tuple(places))
 
     @classmethod
     def of(cls, piece: Piece, discrete_features: Any, *, whole: bool = False) -> Summary:
@@ -247,29 +247,32 @@ class Summary:
         names, limits, columns = feature_summaries(frame.iloc[:, : piece.X.shape[1]], discrete_features, max_levels)
         if piece.strata is not None:  # labels may be anything
             strata_name = str(frame.columns[-1])
-            of_strata = ColumnSummary.of(frame.iloc[:, -1], strata_name, max_levels, max_levels, check=False)
-            of_strata = replace(of_strata, numbered=True)
-            names, limits, columns = (*names, strata_name), (*limits, max_levels), (*columns, of_strata)
+            stratum = ColumnSummary.of(frame.iloc[:, -1], strata_name, max_levels, max_levels, check=False)
+            columns = (*columns, replace(stratum, numbered=True))
+            names, limits = (*names, strata_name), (*limits, max_levels)
         y = ColumnSummary.of(pd.Series(outcome_values(piece.y)), "y", 2)
         arms = piece.treatment.infer_objects()
-        if (plain := plain_column(arms)).dtype == object and pd.api.types.infer_dtype(plain).startswith("mixed"):
-            raise ValueError("column 'treatment' mixes types that cannot be compared; convert it to text or to numbers")
+        plain = plain_column(arms)
+        if plain.dtype == object and pd.api.types.infer_dtype(plain).startswith("mixed"):
+            raise mixed_types("treatment")
         treatment = ColumnSummary.of(arms, "treatment", MAX_LEVELS, check=False)
         if treatment.levels is not None and len(treatment.levels) <= 2:
-            codes, found = pd.factorize(plain_column(arms))
-            columns = tuple(own.with_arms(frame.iloc[:, m], codes, list(found)) for m, own in enumerate(columns))
-        scores = None if piece.propensity is None else ColumnSummary.of(piece.propensity, "propensity", 0)
-        counts = None if piece.sample_weight is None else weight_numbers(piece.sample_weight)
-        weights = None if counts is None else WeightSums.of(counts)
-        clusters = None if piece.clusters is None else pd.unique(cluster_keys(piece.clusters))
-        strata: dict[Any, float] | None = None
+            codes, labels = pd.factorize(plain)
+            columns = tuple(column.with_arms(frame.iloc[:, m], codes, list(labels)) for m, column in enumerate(columns))
+        summary = cls(len(piece.X), names, limits, columns, y, treatment, max_levels=max_levels)
+        counts = np.ones(len(piece.X))
+        if piece.propensity is not None:
+            summary = replace(summary, scores=ColumnSummary.of(piece.propensity, "propensity", 0))
+        if piece.clusters is not None:
+            summary = replace(summary, clusters=pd.unique(cluster_keys(piece.clusters)))
+        if piece.sample_weight is not None:
+            counts = weight_numbers(piece.sample_weight)
+            by_arm = pd.Series(counts).groupby(plain.to_numpy()).sum().to_dict()
+            summary = replace(summary, weights=WeightSums.of(counts), arms=by_arm)
         if piece.strata is not None:
-            own = np.ones(len(piece.X)) if counts is None else counts
-            both = [frame.iloc[:, -1].to_numpy(), plain_column(arms).to_numpy()]
-            strata = pd.Series(own).groupby(both).sum().to_dict()
-        by_arm = None if counts is None else pd.Series(counts).groupby(plain_column(arms).to_numpy()).sum().to_dict()
-        known = scores, weights, clusters, strata, by_arm
-        return cls(len(piece.X), names, limits, columns, y, treatment, *known, max_levels=max_levels)
+            both = [frame.iloc[:, -1].to_numpy(), plain.to_numpy()]
+            summary = replace(summary, strata=pd.Series(counts).groupby(both).sum().to_dict())
+        return summary
 
     def __add__(self, other: Summary) -> Summary:
         """The summary of both sets of rows."""
@@ -288,24 +291,24 @@ class Summary:
             columns,
             self.y.merged(other.y, "y", 2),
             self.treatment.merged(other.treatment, "treatment", MAX_LEVELS),
-            None if self.scores is None or other.scores is None else self.scores.merged(other.scores, "propensity", 0),
+            sum_of(self.scores, other.scores, lambda one, two: one.merged(two, "propensity", 0)),
             sum_of(self.weights, other.weights),
-            None if self.clusters is None or other.clusters is None else np.union1d(self.clusters, other.clusters),
-            None if self.strata is None or other.strata is None else added(self.strata, other.strata),
-            None if self.arms is None or other.arms is None else added(self.arms, other.arms),
+            sum_of(self.clusters, other.clusters, np.union1d),
+            sum_of(self.strata, other.strata, added),
+            sum_of(self.arms, other.arms, added),
         )
 
     @property
     def together(self) -> dict[str, Any]:
         """What a result records of weights, clusters and strata; nothing where there are none."""
-        found: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
         if self.weights is not None:
-            found["sample_weight"] = {"effective_rows": float(f"{self.weights.effective_size:.12g}")}
+            settings["sample_weight"] = {"effective_rows": float(f"{self.weights.effective_size:.12g}")}
         if self.clusters is not None:
-            found["clusters"] = {"n_clusters": int(self.clusters.size)}
+            settings["clusters"] = {"n_clusters": int(self.clusters.size)}
         if self.strata is not None:
-            found["n_strata"] = len(self.columns[-1].levels or ())
-        return found
+            settings["n_strata"] = len(self.columns[-1].levels or ())
+        return settings
 
 
 def feature_summaries(
@@ -331,17 +334,14 @@ def _counts(column: pd.Series[Any], max_levels: float) -> dict[Any, int] | None:
     return None if len(counts) > max_levels else {label: int(count) for label, count in counts.items()}
 
 
-def sum_of(one: Any, two: Any) -> Any:
+def sum_of(one: Any, two: Any, add: Callable[[Any, Any], Any] = operator.add) -> Any:
     """The sum of what two sets of rows have, None where they have none of it."""
-    return None if one is None or two is None else one + two
+    return None if one is None or two is None else add(one, two)
 
 
 def added(first: dict[Any, Number], second: dict[Any, Number]) -> dict[Any, Number]:
     """Counts of both."""
-    total = {**first}
-    for key, count in second.items():
-        total[key] = total.get(key, 0) + count
-    return total
+    return first | {key: first.get(key, 0) + count for key, count in second.items()}
 
 
 def _in_order(label: str) -> tuple[bool, float, str]:
@@ -354,5 +354,5 @@ def _common_order(first: tuple[Any, ...] | None, second: tuple[Any, ...] | None)
     if first is None or second is None:
         return None
     longer, shorter = (first, second) if len(first) >= len(second) else (second, first)
-    places = [longer.index(label) for label in shorter if label in longer]
-    return longer if len(places) == len(shorter) and places == sorted(places) else None
+    positions = [longer.index(label) for label in shorter if label in longer]
+    return longer if len(positions) == len(shorter) and positions == sorted(positions) else None

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Bools, Ints
 from modifind.data.clusters import Clusters
 from modifind.data.feature_matrix import FeatureTable
 
 MAX_BINS = 20
 # A stretch is without a counterpart where the other arm has at most this share of the rows that it would have if the
 # arms were mixed there as they are in the whole table,
-LEAST_MIXED = 0.05
+MIN_MIXED_SHARE = 0.05
 # and chance is no reason: it would have at least so many rows.
-LEAST_EXPECTED = 12.0
-MOST_LABELS = 3
+MIN_EXPECTED_ROWS = 12.0
+MAX_SHOWN_BINS = 3
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Outside:
     where: str
 
 
-def without_counterpart(rows: Array) -> NDArray[np.bool_]:
+def without_counterpart(rows: Array) -> Bools:
     """Bins of each arm whose rows have no counterpart, from the rows of control and treated in bins, shape (2, k).
 
     Examples
@@ -47,12 +47,10 @@ def without_counterpart(rows: Array) -> NDArray[np.bool_]:
     """
     totals = np.maximum(rows.sum(axis=1, keepdims=True), 1.0)
     expected = rows * totals[::-1] / totals
-    return np.asarray((expected >= LEAST_EXPECTED) & (rows[::-1] <= LEAST_MIXED * expected))
+    return np.asarray((expected >= MIN_EXPECTED_ROWS) & (rows[::-1] <= MIN_MIXED_SHARE * expected))
 
 
-def count_by_arm(
-    bins: NDArray[np.intp], arms: NDArray[np.int64], n_bins: int, clusters: Clusters | None = None
-) -> Array:
+def count_by_arm(bins: NDArray[np.intp], arms: Ints, n_bins: int, clusters: Clusters | None = None) -> Array:
     """Rows of control and treated in bins, shape (2, k); where clusters were treated as a whole, their number.
 
     Examples
@@ -71,7 +69,7 @@ def count_by_arm(
 def outside_along(
     table: FeatureTable,
     feature: int,
-    arms: NDArray[np.int64],
+    arms: Ints,
     weights: Array,
     clusters: Clusters | None = None,
 ) -> Outside:
@@ -98,23 +96,23 @@ def outside_along(
         return Outside(0.0, "")
     mass = np.stack([np.bincount(bins[arms == arm], weights[arms == arm], minlength=n_bins) for arm in (0, 1)])
     shares = (mass * alone).sum(axis=1) / mass.sum(axis=1)
-    told = []
+    sentences = []
     for arm in np.argsort(-shares, kind="stable"):
         if alone[arm].any():
             count, total = (rows[arm] * alone[arm]).sum(), rows[arm].sum()
             name = ("control", "treated")[arm]
-            told.append(f"{count:,.0f} of {total:,.0f} {name} rows ({_place(table, feature, alone[arm], edges)})")
-    return Outside(float(shares.max()), " and ".join(told))
+            sentences.append(f"{count:,.0f} of {total:,.0f} {name} rows ({_place(table, feature, alone[arm], edges)})")
+    return Outside(float(shares.max()), " and ".join(sentences))
 
 
-def outside_levels(table: FeatureTable, arms: NDArray[np.int64], clusters: Clusters) -> dict[str, Outside]:
+def outside_levels(table: FeatureTable, arms: Ints, clusters: Clusters) -> dict[str, Outside]:
     """Rows without a counterpart along columns of levels, by the column's name, as far as there are any.
 
     To be asked before rare levels are pooled: a level that one arm has not is rare, however many rows the other has.
     """
     levels = [m for m in range(table.n_features) if table.n_levels(m)]
-    found = {table.names[m]: outside_along(table, m, arms, np.ones(arms.size), clusters) for m in levels}
-    return {name: outside for name, outside in found.items() if outside.share > 0}
+    outside_of = {table.names[m]: outside_along(table, m, arms, np.ones(arms.size), clusters) for m in levels}
+    return {name: outside for name, outside in outside_of.items() if outside.share > 0}
 
 
 def feature_bins(table: FeatureTable, feature: int, most: int = MAX_BINS) -> tuple[NDArray[np.intp], Array]:
@@ -136,23 +134,26 @@ def feature_bins(table: FeatureTable, feature: int, most: int = MAX_BINS) -> tup
     return bins, edges
 
 
-def _place(table: FeatureTable, feature: int, alone: NDArray[np.bool_], edges: Array) -> str:
+def _place(table: FeatureTable, feature: int, alone: Bools, edges: Array) -> str:
     """Where bins are, in words."""
-    name, labels, places = table.names[feature], table.categories[feature], np.flatnonzero(alone)
+    name, labels, alone_bins = table.names[feature], table.categories[feature], np.flatnonzero(alone)
     if labels is not None:
-        shown = ", ".join(str(labels[k]) for k in places[:MOST_LABELS])
-        return f"{name} is {shown}{f' or {places.size - MOST_LABELS} more' if places.size > MOST_LABELS else ''}"
-    said = []
+        shown = ", ".join(str(labels[k]) for k in alone_bins[:MAX_SHOWN_BINS])
+        more = alone_bins.size - MAX_SHOWN_BINS
+        return f"{name} is {shown}" + f" or {more} more" * (more > 0)
+    stretches = []
     top = int(np.searchsorted(edges, np.nanmax(table.values[:, feature]), side="left"))
-    apart = (np.diff(places) > 1) | (places[1:] > edges.size)  # missing values have a bin of their own, the last
-    for run in np.split(places, np.flatnonzero(apart) + 1):
+    apart = (np.diff(alone_bins) > 1) | (
+        alone_bins[1:] > edges.size
+    )  # missing values have a bin of their own, the last
+    for run in np.split(alone_bins, np.flatnonzero(apart) + 1):
         first, last = int(run[0]), int(run[-1])
         if first > edges.size:
-            said.append(f"{name} is missing")
+            stretches.append(f"{name} is missing")
         elif first == 0:
-            said.append(f"{name} up to {edges[min(last, edges.size - 1)]:.4g}")
+            stretches.append(f"{name} up to {edges[min(last, edges.size - 1)]:.4g}")
         elif last == top:
-            said.append(f"{name} above {edges[first - 1]:.4g}")
+            stretches.append(f"{name} above {edges[first - 1]:.4g}")
         else:
-            said.append(f"{name} between {edges[first - 1]:.4g} and {edges[last]:.4g}")
-    return ", ".join(said[:MOST_LABELS])
+            stretches.append(f"{name} between {edges[first - 1]:.4g} and {edges[last]:.4g}")
+    return ", ".join(stretches[:MAX_SHOWN_BINS])

@@ -1,4 +1,4 @@
-"""Names of times to an event and of the flags of events, in the languages that tables come in."""
+"""What names of columns say, in the languages that tables come in: a person, a place, a time, an event, a baseline."""
 
 from __future__ import annotations
 
@@ -59,11 +59,38 @@ EVENT_PARTS = (
     *("イベント", "死亡", "打ち切り", "打切", "再発", "事件", "删失", "复发", "событие", "смерть", "цензур"),
     *("사건", "사망", "중도절단", "θάνατος", "حدث", "وفاة"),
 )
+IDS = _words("id ids idnr idno uid guid uuid seqn identifier ident identificador")
+PEOPLE = _words(
+    """
+    pid ptid patid patnr patno subjid usubjid uniqueid caseid recordid mrn
+    patient subject subj person participant respondent individual hhid
+    proband teilnehmer versuchsperson vpn persnr pnr persona sujeto paciente participante individuo sujet personne
+    paziente soggetto persoon deelnemer pacient pasient potilas pacjent
+    """
+)
+NUMBERS = _words("nr no num number nummer numero code codes key kode codigo index")
+PLACES = _words(  # ids of what is no person, and of which rows may be independent given the arms
+    """
+    site center centre clinic hospital school class state country region county district village city town ward
+    zip plz postcode postal tract block store arm treatment drug product type category group visit race language year
+    icd atc naics sic occ occupation industry
+    """
+)
+# Words of a measurement before the treatment, and of one after it.
+EARLY = _words("baseline base bl pre pretest before initial start screening 0")
+LATE = _words(
+    """
+    post posttest after final end followup fu endpoint last outcome visit
+    week weeks wk w month months mo m day days d year years y
+    """
+)
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+WORD_OR_NUMBER = re.compile(rf"{WORD.pattern}|\d+")
+IDENTIFIER = re.compile(r"(?:^|[^A-Za-z])(?:id|ids|seqn|uuid|identifier)(?:[^A-Za-z]|$)|[a-z](?:ID|Id)$", re.ASCII)
 
 
 def name_words(name: str) -> list[str]:
-    """The words of a name in lower case, without accents.
+    """Words of a name in lower case, without accents.
 
     Examples
     --------
@@ -71,7 +98,76 @@ def name_words(name: str) -> list[str]:
     (['os', 'event'], ['uberleben', 'tage'])
     """
     plain = unicodedata.normalize("NFKD", name.replace("ß", "ss"))
-    return [word.lower() for word in WORD.findall("".join(c for c in plain if not unicodedata.combining(c)))]
+    return _lower_words("".join(c for c in plain if not unicodedata.combining(c)))
+
+
+def _lower_words(name: str, pattern: re.Pattern[str] = WORD) -> list[str]:
+    return [word.lower() for word in pattern.findall(name)]
+
+
+def is_identifier_name(name: str) -> bool:
+    """Whether a name says that a column identifies something.
+
+    Examples
+    --------
+    >>> [is_identifier_name(name) for name in ("id", "patient_id", "PatientID", "SEQN", "paid", "acid")]
+    [True, True, True, True, False, False]
+    """
+    return bool(IDENTIFIER.search(name) or IDENTIFIER.search(name.lower()))
+
+
+def is_place_name(name: str) -> bool:
+    """Whether a name says that a column tells apart what is no person, such as sites."""
+    return bool(PLACES & set(_lower_words(name)))
+
+
+def is_person_name(name: str) -> bool:
+    """Whether a name says that a column tells persons apart, or other things that have few rows each.
+
+    Examples
+    --------
+    >>> [is_person_name(name) for name in ("id", "patient_id", "PatientID", "USUBJID", "site_id", "paid", "patients")]
+    [True, True, True, True, False, False, False]
+    """
+    words = _lower_words(name)
+    if not words or is_place_name(name):
+        return False
+    people = PEOPLE & set(words)
+    return words[-1] in IDS or (bool(people) and set(words) <= PEOPLE | IDS | NUMBERS)
+
+
+def is_person_identifier_name(name: str) -> bool:
+    """Whether a name says both that a column identifies, and that it identifies persons.
+
+    Examples
+    --------
+    >>> names = ("patient_id", "SubjectID", "id", "patient", "site_id")
+    >>> [is_person_identifier_name(name) for name in names]
+    [True, True, False, False, False]
+    """
+    words = _lower_words(name)
+    return is_person_name(name) and words[-1] in IDS and bool(PEOPLE & set(words))
+
+
+def is_baseline_name(name: str, outcome: str) -> bool:
+    """Whether a name is that of the outcome with a word for an early measurement.
+
+    Examples
+    --------
+    >>> [is_baseline_name(name, "sbp_week12") for name in ("sbp_0", "baselineSBP", "sbp", "dbp_0", "sbp_week4")]
+    [True, True, False, False, False]
+    """
+    words = _lower_words(name, WORD_OR_NUMBER)
+    stem = [word for word in words if word not in EARLY]
+    return 0 < len(stem) < len(words) and stem == _without_time(_lower_words(outcome, WORD_OR_NUMBER))
+
+
+def _without_time(words: list[str]) -> list[str]:
+    """Words of an outcome that do not say when it was measured."""
+    kept = [word for word in words if word not in LATE]
+    while len(kept) > 1 and kept[-1].isdigit():
+        kept.pop()
+    return kept
 
 
 def is_time_name(name: str) -> bool:
@@ -130,15 +226,11 @@ def share_stem(flag: str, time: str) -> bool:
     whole, letters = "".join(name_words(time)), "".join(name_words(flag))
     stem = _without_token(letters)
     rest = whole.removeprefix(stem) if whole.startswith(stem) else whole.removesuffix(stem)
-    told = stem != letters or stem in TIMES or rest.endswith("to")
-    return told and len(stem) > 1 and rest != whole and rest.removesuffix("to") in TIMES
+    is_stem = stem != letters or stem in TIMES or rest.endswith("to")
+    return is_stem and len(stem) > 1 and rest != whole and rest.removesuffix("to") in TIMES
 
 
 def _without_token(letters: str) -> str:
     """The letters of a flag's name without the status, ind, cens, ... that they begin or end with."""
-    for token in STEM_TOKENS:
-        if len(letters) > len(token) and letters.startswith(token):
-            return letters.removeprefix(token)
-        if len(letters) > len(token) and letters.endswith(token):
-            return letters.removesuffix(token)
-    return letters
+    shorter = (rest for token in STEM_TOKENS for rest in (letters.removeprefix(token), letters.removesuffix(token)))
+    return next((rest for rest in shorter if rest and rest != letters), letters)

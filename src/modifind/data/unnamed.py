@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,11 @@ import pandas as pd
 from modifind._typing import Array
 from modifind.data.column_types import PROBED, dated, loses_digits, mostly_numbers, plain_column, unfit_kind
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.wording import named
+from modifind.data.time_names import is_identifier_name
+from modifind.data.wording import refuse_any, warn_of_any
 
-LEAST_ROWS = 20
+MIN_NUMBERED_ROWS = 20
 UNLIKELY = 14.0  # the logarithm of one in a million
-_ID = re.compile(r"(?:^|[^A-Za-z])(?:id|ids|seqn|uuid|identifier)(?:[^A-Za-z]|$)|[a-z](?:ID|Id)$", re.ASCII)
 
 
 def unusable(frame: pd.DataFrame) -> dict[str, str]:
@@ -28,15 +27,15 @@ def unusable(frame: pd.DataFrame) -> dict[str, str]:
     >>> unusable(frame.assign(note=[f"came {k} times" for k in range(100)]))
     {'id': 'identifier', 'day': 'dates', 'note': 'text with 100 distinct values in 100 rows'}
     """
-    found = {str(name): _reason(frame.iloc[:, m], str(name)) for m, name in enumerate(frame.columns)}
-    return {name: reason for name, reason in found.items() if reason}
+    reasons = {str(name): _reason(frame.iloc[:, m], str(name)) for m, name in enumerate(frame.columns)}
+    return {name: reason for name, reason in reasons.items() if reason}
 
 
 def _reason(column: pd.Series[Any], name: str) -> str:
     values, types = plain_column(column.dropna()), pd.api.types
     if kind := unfit_kind(values):
         return kind.removesuffix(" or times")
-    if len(values) < LEAST_ROWS or types.is_bool_dtype(values) or isinstance(values.dtype, pd.CategoricalDtype):
+    if len(values) < MIN_NUMBERED_ROWS or types.is_bool_dtype(values) or isinstance(values.dtype, pd.CategoricalDtype):
         return ""
     if types.is_numeric_dtype(values):
         return "identifier" * _is_identifier(values, name)
@@ -70,22 +69,36 @@ def names_rows(numbers: Array, name: str) -> bool:
     >>> names_rows(shuffled, "x"), names_rows(shuffled / 3, "x"), names_rows(1e9 * shuffled, "x")
     (True, False, False)
     """
-    if numbers.size < LEAST_ROWS or counts_rows(numbers):
+    if numbers.size < MIN_NUMBERED_ROWS or counts_rows(numbers):
         return False
     if not (numbers == np.rint(numbers)).all() or np.unique(numbers).size < numbers.size:
         return False
-    return _named(name) or bool(numbers.size**2 / (2 * np.ptp(numbers)) > UNLIKELY)
+    return is_identifier_name(name) or bool(numbers.size**2 / (2 * np.ptp(numbers)) > UNLIKELY)
 
 
 def refuse_row_identifiers(table: FeatureTable) -> None:
     """Refuse numbers that are identifiers, as far as the rows at hand show; those in row order may mean time."""
-    columns = ((name, table.values[:, m]) for m, name in enumerate(table.names) if table.categories[m] is None)
-    ids = [name for name, column in columns if names_rows(column[~np.isnan(column)], name)]
-    if ids:
-        raise ValueError(
-            f"{named(ids)}: looks like an identifier (whole numbers in no order that never repeat), which is no "
-            "feature; exclude it, or divide it by the number of rows if it is a rank"
-        )
+    ids = [name for name, column in _continuous(table) if names_rows(column[~np.isnan(column)], name)]
+    refuse_any(
+        ids,
+        "{}: looks like an identifier (whole numbers in no order that never repeat), which is no feature; exclude it, "
+        "or divide it by the number of rows if it is a rank",
+    )
+
+
+def warn_of_row_numbers(table: FeatureTable) -> None:
+    """Warn of columns that look like row numbers, which may mean time."""
+    row_numbers = [name for name, column in _continuous(table) if counts_rows(column)]
+    what = "(whole numbers in row order, all distinct): {}. Exclude"
+    one, several = (
+        f"looks like a row number {what} it unless it means",
+        f"look like row numbers {what} them unless they mean",
+    )
+    warn_of_any(row_numbers, f"{one} time", f"{several} time", most=len(row_numbers))
+
+
+def _continuous(table: FeatureTable) -> list[tuple[str, Array]]:
+    return [(name, table.values[:, m]) for m, name in enumerate(table.names) if table.categories[m] is None]
 
 
 def refuse_unusable(frame: pd.DataFrame, argument: str) -> None:
@@ -102,14 +115,3 @@ def refuse_unusable(frame: pd.DataFrame, argument: str) -> None:
 def _floats(column: pd.Series[Any]) -> Array:
     values = plain_column(column.dropna())
     return values.to_numpy(dtype=np.float64) if pd.api.types.is_numeric_dtype(values) else np.empty(0)
-
-
-def _named(name: str) -> bool:
-    """Whether a name says identifier.
-
-    Examples
-    --------
-    >>> [_named(name) for name in ("id", "patient_id", "PatientID", "SEQN", "paid", "acid")]
-    [True, True, True, True, False, False]
-    """
-    return bool(_ID.search(name) or _ID.search(name.lower()))

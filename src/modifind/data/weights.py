@@ -113,8 +113,8 @@ class Weights:
             return values
         order = np.argsort(values, kind="stable")
         steps = np.cumsum(self.values[order])
-        places = np.searchsorted(steps, (np.arange(size) + 0.5) / size * steps[-1], side="right")
-        return values[order][np.minimum(places, values.size - 1)]
+        positions = np.searchsorted(steps, (np.arange(size) + 0.5) / size * steps[-1], side="right")
+        return values[order][np.minimum(positions, values.size - 1)]
 
     @cached_property
     def sum(self) -> float:
@@ -200,17 +200,17 @@ class WeightSums:
         """The sums of both sets of rows."""
         added = {field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
         largest = max(self.largest, other.largest)
-        squares = sum(own.squares * (own.largest / (largest or 1.0)) ** 2 for own in (self, other))
+        squares = sum(sums.squares * (sums.largest / (largest or 1.0)) ** 2 for sums in (self, other))
         return WeightSums(**(added | {"largest": largest, "squares": squares}))
 
     def check(self) -> None:
         """Refuse weights that are none."""
         if self.n_missing or self.n_infinite:
-            found = gaps(self.n_missing, self.n_infinite)
-            raise ValueError(f"sample_weight has {found}; drop such rows or give them weight 0")
+            what = gaps(self.n_missing, self.n_infinite)
+            raise ValueError(f"sample_weight has {what}; drop such rows or give them weight 0")
         if self.n_negative:
-            found = counted(self.n_negative, "negative value")
-            raise ValueError(f"sample_weight has {found}; a row that should not count has weight 0")
+            what = counted(self.n_negative, "negative value")
+            raise ValueError(f"sample_weight has {what}; a row that should not count has weight 0")
         if not self.largest > 0:
             raise ValueError("sample_weight is zero in every row; at least some rows must count")
         if self.largest > LARGEST_WEIGHT:
@@ -222,22 +222,18 @@ class WeightSums:
         return (self.total / self.largest) ** 2 / self.squares
 
 
-def check_takes_weights(part: Any, what: str) -> None:
+def check_takes_weights(estimator: Any, what: str) -> None:
     """Refuse a user's object whose `fit` knows no weights."""
-    if not has_fit_parameter(part, "sample_weight"):
-        raise ValueError(
-            f"{what} {type(part).__name__} takes no sample_weight in fit; choose one that does, or leave sample_weight "
-            "out"
-        )
+    if not has_fit_parameter(estimator, "sample_weight"):
+        what = f"{what} {type(estimator).__name__} takes no sample_weight in fit"
+        raise ValueError(f"{what}; choose one that does, or leave sample_weight out")
 
 
 def check_sampler_weights(sampler: Any) -> None:
     """Refuse a user's sampler whose `fit` knows no weights."""
     if not has_fit_parameter(sampler, "weights"):
-        raise ValueError(
-            f"sampler {type(sampler).__name__} takes no weights in fit, which sample_weight needs; choose one that "
-            "does, or leave sample_weight out"
-        )
+        what = f"sampler {type(sampler).__name__} takes no weights in fit, which sample_weight needs"
+        raise ValueError(f"{what}; choose one that does, or leave sample_weight out")
 
 
 def warn_resampled_weights() -> None:

@@ -5,26 +5,23 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from modifind._warned import warn
-from modifind.data.clusters import LEAST_CLUSTERS, is_within
-from modifind.data.determined import first_seen, repeated_values
+from modifind._typing import Ints
+from modifind.data.clusters import MIN_CLUSTERS, first_seen, is_within, numbered
+from modifind.data.determined import repeated_values
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.wording import named
+from modifind.data.wording import warn_of_any
 
-LEAST_LEVEL_CLUSTERS = 5  # of each level of a discrete feature
+MIN_LEVEL_CLUSTERS = 5  # of each level of a discrete feature
 # Two columns tell of the same sets of rows where their pairs of values are hardly more than the values of either.
-MOST_PAIRS = 1.25
-LEAST_VALUES = 0.6
-MOST_COLUMNS = 40  # whose pairs are looked at
-
-Codes = NDArray[np.int64]
+MAX_JOINT_RATIO = 1.25
+MIN_VALUE_RATIO = 0.6
+MAX_PAIRED_COLUMNS = 40  # whose pairs are looked at
 
 
 def cluster_features(
-    table: FeatureTable, clusters: Codes | None, determined: frozenset[int]
-) -> tuple[dict[int, Codes], Codes | None]:
+    table: FeatureTable, clusters: Ints | None, determined: frozenset[int]
+) -> tuple[dict[int, Ints], Ints | None]:
     """Features that have one value in each of some clusters, with these, and the clusters that rows are taken to be in.
 
     Two continuous columns whose values change together tell of sets of rows too: schools have a size and a share of
@@ -43,47 +40,46 @@ def cluster_features(
     >>> sorted(cluster_features(table, schools, frozenset())[0])
     [0, 1]
     >>> import warnings
-    >>> with warnings.catch_warnings(record=True) as told:
-    ...     found, clusters = cluster_features(table, None, frozenset())
-    >>> sorted(found), int(clusters.max()) + 1, str(told[0].message)[:58]
+    >>> with warnings.catch_warnings(record=True) as warned:
+    ...     sets, clusters = cluster_features(table, None, frozenset())
+    >>> sorted(sets), int(clusters.max()) + 1, str(warned[0].message)[:58]
     ([0, 1], 30, 'size, girls: one value each in the same 30 sets of rows, s')
     """
-    sets = [own for own in _shared_sets(table, determined) if own.max() + 1 >= LEAST_CLUSTERS]
+    partitions = [sets for sets in _shared_sets(table, determined) if sets.max() + 1 >= MIN_CLUSTERS]
     if clusters is not None:
-        known = np.unique(clusters, return_inverse=True)[1].reshape(-1).astype(np.int64)
-        sets = [known, *(own for own in sets if own.max() < known.max() and is_within(own, known))]
-    largest_last = sorted(sets, key=lambda own: -int(own.max()))
-    found = {m: own for own in largest_last for m in _within(table, own)}
-    for own in sets[clusters is not None :]:
-        members = [m for m, codes in found.items() if codes is own]
-        if members:
-            warn(
-                f"{named(table.names[m] for m in members)}: one value each in the same {own.max() + 1} sets of rows, "
-                "so that these rows seem to belong together (in a school, a village), or one column is looked up from "
-                "another. The sets are taken for clusters. If they are real, pass them as clusters=; if a column is "
-                "looked up from another, leave it out",
-            )
-    return found, largest_last[-1] if sets else None
+        known = numbered(clusters)
+        partitions = [known, *(sets for sets in partitions if sets.max() < known.max() and is_within(sets, known))]
+    largest_last = sorted(partitions, key=lambda sets: -int(sets.max()))
+    sets_of = {m: sets for sets in largest_last for m in _within(table, sets)}
+    for sets in partitions[clusters is not None :]:
+        warn_of_any(
+            [table.names[m] for m, taken in sets_of.items() if taken is sets],
+            f"{{}}: one value each in the same {sets.max() + 1} sets of rows, so that these rows seem to belong "
+            "together (in a school, a village), or one column is looked up from another. The sets are taken for "
+            "clusters. If they are real, pass them as clusters=; if a column is looked up from another, leave it out",
+            most=table.n_features,
+        )
+    return sets_of, largest_last[-1] if partitions else None
 
 
-def _shared_sets(table: FeatureTable, determined: frozenset[int]) -> list[Codes]:
+def _shared_sets(table: FeatureTable, determined: frozenset[int]) -> list[Ints]:
     """Sets of rows that two or more continuous columns tell of."""
-    codes: dict[int, Codes] = {}
+    codes: dict[int, Ints] = {}
     for m in range(table.n_features):
         if not table.n_levels(m) and m not in determined and m not in table.incomplete and not table.is_constant(m):
-            own = repeated_values(table, m)
-            if own is not None and len(codes) < MOST_COLUMNS:
-                codes[m] = own.astype(np.int64)
-    joined: list[tuple[set[int], Codes]] = []
+            values_of = repeated_values(table, m)
+            if values_of is not None and len(codes) < MAX_PAIRED_COLUMNS:
+                codes[m] = values_of.astype(np.int64)
+    joined: list[tuple[set[int], Ints]] = []
     for one, other in combinations(codes, 2):
         values = sorted(int(codes[m].max()) + 1 for m in (one, other))
-        if values[0] < LEAST_VALUES * values[1]:
+        if values[0] < MIN_VALUE_RATIO * values[1]:
             continue
         both = _together(codes[one], codes[other])
-        if both.max() + 1 > MOST_PAIRS * values[1]:
+        if both.max() + 1 > MAX_JOINT_RATIO * values[1]:
             continue
         for k, (members, sets) in enumerate(joined):
-            if members & {one, other} and _together(sets, both).max() + 1 <= MOST_PAIRS * (sets.max() + 1):
+            if members & {one, other} and _together(sets, both).max() + 1 <= MAX_JOINT_RATIO * (sets.max() + 1):
                 joined[k] = (members | {one, other}, _together(sets, both))
                 break
         else:
@@ -91,21 +87,21 @@ def _shared_sets(table: FeatureTable, determined: frozenset[int]) -> list[Codes]
     return [sets for _, sets in joined]
 
 
-def _together(one: Codes, other: Codes) -> Codes:
+def _together(one: Ints, other: Ints) -> Ints:
     """Rows that agree in both, numbered."""
     return first_seen(one * (int(other.max()) + 1) + other).astype(np.int64)
 
 
-def _within(table: FeatureTable, clusters: Codes) -> list[int]:
+def _within(table: FeatureTable, clusters: Ints) -> list[int]:
     """Features that have one value in each cluster."""
     first = np.unique(clusters, return_index=True)[1]
-    found = []
+    constant = []
     for m in range(table.n_features):
         column = table.values[:, m]
         left_out = m in table.level_columns or m in table.incomplete or table.is_constant(m)
         if left_out or not is_within(column, clusters):
             continue
         counts = np.bincount(column[first].astype(np.intp)) if table.n_levels(m) else np.array([first.size])
-        if counts[counts > 0].min() >= LEAST_LEVEL_CLUSTERS:
-            found.append(m)
-    return found
+        if counts[counts > 0].min() >= MIN_LEVEL_CLUSTERS:
+            constant.append(m)
+    return constant

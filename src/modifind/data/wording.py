@@ -8,6 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from modifind._warned import warn
+
+MAX_SHOWN = 10  # columns that one warning names
+
 
 def counted(number: int, thing: str, things: str = "") -> str:
     """A number and what it counts, in the singular for one.
@@ -99,7 +103,7 @@ def listed(names: Iterable[Any], most: int | None = None) -> str:
     return ", ".join(quoted[:most]) + ", ..." * (most is not None and len(quoted) > most)
 
 
-def shortened(names: Sequence[Any], most: int = 6) -> str:
+def shortened(names: Sequence[Any], most: int = 6, between: str = ", ") -> str:
     """The first of many names.
 
     Examples
@@ -108,7 +112,45 @@ def shortened(names: Sequence[Any], most: int = 6) -> str:
     'a, b and 2 more'
     """
     more = len(names) - most
-    return named(names[:most]) + (f" and {more} more" if more > 0 else "")
+    return named(names[:most], between) + (f" and {more} more" if more > 0 else "")
+
+
+def refuse_any(columns: Sequence[str], sentence: str) -> None:
+    """Refuse columns if there are any: a guard is the columns that it speaks of, and the sentence that names them.
+
+    Examples
+    --------
+    >>> refuse_any([], "{}: holds dates")
+    >>> refuse_any(["visit"], "{}: holds dates")
+    Traceback (most recent call last):
+    ...
+    ValueError: visit: holds dates
+    """
+    if columns:
+        raise ValueError(sentence.replace("{}", named(columns), 1))
+
+
+def warn_of_any(
+    columns: Sequence[str], one: str, several: str = "", between: str = ", ", most: int = MAX_SHOWN
+) -> None:
+    """Warn of columns if there are any, in one sentence that has {} where they are named."""
+    if columns:
+        sentence = one if len(columns) == 1 else several or one
+        warn(sentence.replace("{}", shortened(columns, most, between), 1))
+
+
+def refuse_other(argument: str, value: Any, choices: Sequence[str]) -> None:
+    """Refuse a setting that is none of its choices.
+
+    Examples
+    --------
+    >>> refuse_other("missing", "all", ("error", "drop"))
+    Traceback (most recent call last):
+    ...
+    ValueError: missing must be one of 'error', 'drop', not 'all'
+    """
+    if value not in choices:
+        raise ValueError(f"{argument} must be one of {listed(choices)}, not {value!r}")
 
 
 def repeated(names: Iterable[str]) -> list[str]:

@@ -12,9 +12,10 @@ import numpy as np
 from modifind._torch import import_torch
 from modifind.data.design import check_design
 from modifind.data.feature_groups import has_groups
-from modifind.data.missing import check_missing, check_missing_outcome
+from modifind.data.missing import CHOICES, OUTCOME_CHOICES
 from modifind.data.population import check_population
 from modifind.data.roles import assign_roles
+from modifind.data.wording import refuse_other
 from modifind.engine.parts import called, resolve_statistic, resolve_test
 from modifind.engine.reading import Given
 from modifind.statistics.families import check_family
@@ -58,8 +59,8 @@ def check_params(params: dict[str, Any]) -> None:
         raise ValueError(f"max_train_rows must be an integer of at least {MIN_TRAIN_ROWS}, not {most!r}")
     resolve_test(params["test"], params["adjust"])
     check_runs(params["placebo_runs"], "placebo_runs", least=0)
-    check_missing(params["missing"])
-    check_missing_outcome(params["missing_outcome"])
+    refuse_other("missing", params["missing"], CHOICES)
+    refuse_other("missing_outcome", params["missing_outcome"], OUTCOME_CHOICES)
     check_population(params["population"])
     if params["better"] not in (None, "higher", "lower"):
         raise ValueError(f"better must be 'higher' or 'lower', not {params['better']!r}")

@@ -22,11 +22,12 @@ from joblib import effective_n_jobs
 
 from modifind._warned import warn
 from modifind._workers import WorkerError, interrupts_held
+from modifind.data.containers import row_scores
 from modifind.data.files.distributed import import_dask
 from modifind.data.missing import Dropped
 from modifind.data.pieces import Piece
 from modifind.data.row_plan import RowPlan, generous_limit
-from modifind.data.sources import ALL_ROWS, Kept, has_row_scores
+from modifind.data.sources import ALL_ROWS, Kept
 from modifind.data.wording import listed
 from modifind.engine.passes import FirstPassSums, Unsaved, add_up, check_unchanged
 from modifind.engine.progress import Progress
@@ -152,8 +153,8 @@ class DaskPieces:
         import_dask()
         parts = {"X": X, "y": y, "treatment": treatment}
         parts |= {name: column for name, column in (per_row or {}).items() if column is not None}
-        if has_row_scores(propensity):
-            parts["propensity"] = getattr(propensity, "estimator", propensity)
+        if (scores := row_scores(propensity)) is not None:
+            parts["propensity"] = scores
         _check_partitions(parts)
         # Optimised one by one, columns of the same files may be read in partitions of different sizes. As they are,
         # they share the task that reads them.

@@ -14,11 +14,11 @@ from joblib import effective_n_jobs
 from modifind._memory import remedies_told, warn_of_memory
 from modifind._system import locked_folder
 from modifind._warned import collected, recorded, warn
-from modifind.data.containers import is_distributed
+from modifind.data.containers import is_distributed, row_scores
 from modifind.data.feature_groups import read_feature_groups
 from modifind.data.missing import Dropped
 from modifind.data.row_plan import RowPlan
-from modifind.data.sources import ALL_ROWS, Kept, KeptRows, Source, has_row_scores, is_source
+from modifind.data.sources import ALL_ROWS, Kept, KeptRows, Source, is_source
 from modifind.engine.assemble import TableFindings, assemble
 from modifind.engine.checkpoint import UNSAVED, Checkpoint
 from modifind.engine.fitting import fit_table
@@ -188,7 +188,7 @@ class Job:
             with DaskPieces.of(*table, propensity, n_jobs, kept=kept, per_row=given.per_row) as pieces:
                 yield pieces
         elif is_source(given.X):
-            if has_row_scores(propensity) and "propensity" not in getattr(given.X, "more", ()):
+            if row_scores(propensity) is not None and "propensity" not in getattr(given.X, "more", ()):
                 raise ValueError("propensity is one score per row; the scores of a source must come with it")
             yield self._local(given.X, kept)
         else:

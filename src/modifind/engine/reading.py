@@ -15,7 +15,7 @@ from modifind._typing import Array, Ints
 from modifind.data.alike_levels import warn_alike
 from modifind.data.censoring import refuse_censored, warn_of_time_name
 from modifind.data.clusters import treated_as_one
-from modifind.data.codes import warn_codes
+from modifind.data.codes import warn_of_codes
 from modifind.data.column_types import outcome_name, treatment_name
 from modifind.data.containers import as_frame, recorded_names
 from modifind.data.feature_groups import Unit, part_of, refuse_adjusted, side_by_side
@@ -29,10 +29,10 @@ from modifind.data.pieces import Block, Piece
 from modifind.data.row_plan import RowPlan
 from modifind.data.schema import Schema, refuse_empty
 from modifind.data.sources import FrameSource
-from modifind.data.strata import refuse_repeated
+from modifind.data.stratified import refuse_repeated
 from modifind.data.summary import Summary
 from modifind.data.support import Outside, outside_levels
-from modifind.data.unnamed import refuse_row_identifiers, refuse_unusable
+from modifind.data.unnamed import refuse_row_identifiers, refuse_unusable, warn_of_row_numbers
 from modifind.data.weights import weight_numbers
 
 
@@ -258,7 +258,8 @@ class Reading:
         warn_alike(plain.table)
         refuse_censored(sample.X, sample.y)
         warn_of_time_name(sample.y)
-        warn_codes(plain.table, plain.y, outcome_name(sample.y))
+        warn_of_codes(plain.table, plain.y, outcome_name(sample.y))
+        warn_of_row_numbers(plain.table)
         if sample.strata is not None:
             features = part_of(plain.table, list(range(plain.table.n_features - 1)))
             refuse_repeated(plain.table.values[:, -1], features)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from modifind.data.sources import has_row_scores
+from modifind.data.containers import row_scores
 from modifind.engine.assemble import Examined
 from modifind.engine.checkpoint import UNSAVED, Checkpoint, PassCheckpoint, SavedRun, open_folder, saved_seed
 from modifind.engine.fingerprint import row_digests, table_digests
@@ -92,15 +92,10 @@ def _settings(params: dict[str, Any], statistic: Statistic, test: ConditionalRan
     if not statistic.resamples:
         used.pop("test")
     model = resolve_propensity(params["propensity"])
-    known = _row_scores(params["propensity"]) is not None
+    known = row_scores(params["propensity"]) is not None
     used["propensity"] = "one known score per row" if known else model.estimator
     if isinstance(used["discrete_features"], np.ndarray | pd.Series):
         used["discrete_features"] = list(used["discrete_features"])  # arrays are recorded in short
     sampler = agreeing_sampler(params["sampler"], statistic, params["device"])
     settings = recorded_settings(used, statistic, sampler, test)
     return {**settings, "propensity_clip": list(model.clip), "propensity_cross_fit": model.cross_fit}
-
-
-def _row_scores(propensity: Any) -> Any:
-    """Known propensity scores, one per row; None for any other setting."""
-    return getattr(propensity, "estimator", propensity) if has_row_scores(propensity) else None

@@ -9,12 +9,14 @@ import numpy as np
 import pandas as pd
 
 from modifind._typing import Array
+from modifind.data.after_treatment import ArmSums
 from modifind.data.baseline import baseline_names
 from modifind.data.clusters import Clusters, treated_as_one
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.population import row_weights
 from modifind.data.support import Outside, outside_along
-from modifind.data.suspicious import Arms, OutcomeRanks
+from modifind.data.suspicious import OutcomeRanks
+from modifind.data.weights import Weights
 from modifind.nuisance.propensity.scores import FittedPropensity
 
 REVIEWED = ("outside_share", "outside_where", "arm_difference", "arm_p_value", "outcome_share", "event_flag")
@@ -64,7 +66,8 @@ def review_columns(
     """
     table, arms = scores.table, scores.treatment
     together = Clusters.of(clusters, arms.size)
-    given = Arms(arms, scores.raw if randomised else None, scores.weights, together)
+    chances = scores.raw if randomised else np.full(arms.size, np.nan)
+    sums = ArmSums(table, arms, chances, Weights.of(scores.weights, arms.size), together)
     outcome = OutcomeRanks.of(y, arms, outcome_name, positive=positive)
     counted = np.ones(arms.size)
     if population == "overlap":
@@ -74,7 +77,7 @@ def review_columns(
     for m in range(table.n_features):
         before = (levels or {}).get(table.names[m], NOWHERE)
         outside = max(before, outside_along(table, m, arms, counted, whole), key=lambda where: where.share)
-        difference, p_value = given.difference(table, m)
+        difference, p_value = sums.difference(m)
         shared, flag = outcome.shared(table, m), float(outcome.flags_event(table, m))
         rows.append((outside.share, outside.where, difference, p_value, shared, flag))
     return pd.DataFrame(rows, index=pd.Index(table.names, name="feature"), columns=list(REVIEWED))

@@ -19,7 +19,7 @@ from modifind.data.determined import find_determined
 from modifind.data.feature_groups import Unit
 from modifind.data.pieces import Block
 from modifind.data.repeated_rows import RepeatedRows, find_copied, find_repeated
-from modifind.data.strata import stratum_folds
+from modifind.data.stratified import stratum_folds
 from modifind.data.weights import warn_resampled_weights
 from modifind.data.within_clusters import cluster_features
 from modifind.data.wording import named

@@ -50,12 +50,12 @@ def open_file(path: Path, dialect: Dialect | None = None) -> DataFile:
 
 def open_matching(pattern: str, dialect: Dialect | None = None) -> tuple[DataFile, ...]:
     """The files that a path or a pattern such as ``part-*.parquet`` names, in the order of their names."""
-    found = sorted(map(Path, glob.glob(pattern))) if not Path(pattern).is_file() else [Path(pattern)]
-    if not found:
+    paths = sorted(map(Path, glob.glob(pattern))) if not Path(pattern).is_file() else [Path(pattern)]
+    if not paths:
         raise ValueError(f"no file {pattern}")
-    for path in found:
+    for path in paths:
         _check_path(path, dialect)
-    return read_alike([open_file(path, dialect) for path in found])
+    return read_alike([open_file(path, dialect) for path in paths])
 
 
 def read_alike(files: Sequence[DataFile]) -> tuple[DataFile, ...]:

@@ -88,7 +88,7 @@ def open_parquet(path: Path) -> ParquetFile:
 
 def _index_columns(metadata: dict[str, Any]) -> list[tuple[str, str]]:
     """Names of the levels of an index that are stored row by row, and what they are called in the file."""
-    shown = {own.get("field_name"): own.get("name") for own in metadata.get("columns", [])}
+    shown = {column.get("field_name"): column.get("name") for column in metadata.get("columns", [])}
     levels = [level for level in metadata.get("index_columns", []) if isinstance(level, str)]
     return [(str(shown[level]), level) for level in levels if shown.get(level) is not None]
 

@@ -73,16 +73,16 @@ class Spellings:
         fields = next(csv.reader((line,), delimiter=self.separator)) if '"' in line else line.split(self.separator)
         values = [value.strip() for value in fields]
         for number, value in enumerate(values):
-            place = len(values), number
+            key = len(values), number
             if re.fullmatch(CODE, value):
-                self.codes.add(place)
+                self.codes.add(key)
             if self.grouped and value:
-                self._count(place, value)
+                self._count(key, value)
 
-    def _count(self, place: tuple[int, int], value: str) -> None:
+    def _count(self, key: tuple[int, int], value: str) -> None:
         """Another value of a field that may hold thousands; whatever is neither shows that it does not."""
         self.decimals |= DECIMALS.fullmatch(value) is not None
-        seen = self.points.get(place, (set[str](), ""))
+        seen = self.points.get(key, (set[str](), ""))
         if seen is None:
             return
         if "." in value and THOUSANDS.fullmatch(value):
@@ -91,6 +91,6 @@ class Spellings:
         elif BELOW_THOUSAND.fullmatch(value):
             seen = seen[0], value
         elif value not in self.gaps:
-            self.points[place] = None
+            self.points[key] = None
             return
-        self.points[place] = seen
+        self.points[key] = seen

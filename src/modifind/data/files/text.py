@@ -300,21 +300,21 @@ def _first_wrong(every: Iterable[tuple[int, int, bool]], expected: int, cut: int
 
 
 def _refuse_line(
-    path: Path, line: int, found: int, header: int, expected: int, first: tuple[int, int], separated: str
+    path: Path, line: int, n_fields: int, header: int, expected: int, first: tuple[int, int], separated: str
 ) -> NoReturn:
     """Say what to do about a line; of the `first` its number and how many fields are cut off."""
     number, cut = first
-    if cut and found == expected:
+    if cut and n_fields == expected:
         remedy = "lines end in a separator, but this one has a value after it: name all fields in the header"
     elif cut:
         remedy = f"line {number} ends in a separator and has {expected}; give every line as many"
     elif separated and line == number:
         remedy = separated
-    elif found == header + 1 and line == number:
+    elif n_fields == header + 1 and line == number:
         remedy = "add --row-names if lines begin with a row name, or name all fields in the header"
     else:
         remedy = "give every line as many, and put fields that hold a separator into quotation marks"
-    raise ValueError(f"line {line} of {path} has {counted(found, 'field')} and its header {header}; {remedy}")
+    raise ValueError(f"line {line} of {path} has {counted(n_fields, 'field')} and its header {header}; {remedy}")
 
 
 def _check_top(path: Path, top: str) -> None:
@@ -348,10 +348,10 @@ def _fields(line: str, rest: Iterator[str], separator: str) -> list[str]:
     return next(csv.reader(chain((line,), rest), delimiter=separator))
 
 
-def _with_row_names(path: Path, given: list[str], found: int) -> int:
+def _with_row_names(path: Path, given: list[str], n_fields: int) -> int:
     """How many fields a line has with the name of its row."""
-    if found > len(given) or not given[0].strip():
-        return len(given) + (found > len(given))
+    if n_fields > len(given) or not given[0].strip():
+        return len(given) + (n_fields > len(given))
     raise ValueError(
         f"--row-names: the header of {path} names all {len(given)} fields, the first {_short(given[0])}; "
         "leave --row-names out"
@@ -380,7 +380,7 @@ def _names(path: Path, given: list[str], unnamed: int, cut: int, dialect: Dialec
     if cut:
         _warn(f"every line of {path} ends in a separator; the empty field after it is left out")
     bare = [*[""] * unnamed, *(name.strip() for name in given), *[""] * cut]
-    names = tuple(name or f"Unnamed: {place}" for place, name in enumerate(bare))  # what pandas calls them
+    names = tuple(name or f"Unnamed: {number}" for number, name in enumerate(bare))  # what pandas calls them
     if twice := repeated(names):
         raise ValueError(f"{path} has several columns called {listed(twice)}; rename all but one")
     blanks = [name for name in given if name.strip() != name]
@@ -388,7 +388,7 @@ def _names(path: Path, given: list[str], unnamed: int, cut: int, dialect: Dialec
         _warn(f"blanks around names of columns are left out: {listed(blanks[:12])}{', ...' * (len(blanks) > 12)}")
     if not bare[0] and not dialect.row_names:
         _warn("the first column has no name and is left out (a saved index?)")
-    nameless = [name for name, own in zip(names[1:], bare[1 : len(bare) - cut], strict=False) if not own]
+    nameless = [name for name, given_name in zip(names[1:], bare[1 : len(bare) - cut], strict=False) if not given_name]
     if nameless:
         _warn(f"columns without a name are called {listed(nameless)}; name them, or leave them out (--exclude)")
     return names, int(not bare[0])

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind.data.determined import first_seen
+from modifind._typing import Ints
+from modifind.data.clusters import first_seen
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.rare_levels import MIN_LEVEL_ROWS
-from modifind.data.wording import gaps
+from modifind.data.wording import gaps, shortened
 
 SHOWN = 3
 
@@ -23,9 +24,9 @@ def refuse_unstratified(missing: int) -> None:
 
 def refuse_repeated(codes: NDArray[Any], table: FeatureTable) -> None:
     """Refuse strata that are one of the features."""
-    own = first_seen(codes)
+    strata = first_seen(codes)
     for m, name in enumerate(table.names):
-        if np.array_equal(own, first_seen(table.values[:, m])):
+        if np.array_equal(strata, first_seen(table.values[:, m])):
             raise ValueError(f"strata has the same content as the feature {name!r}; leave one of the two out")
 
 
@@ -35,10 +36,9 @@ def check_strata(labels: tuple[Any, ...], control: NDArray[Any], treated: NDArra
         raise ValueError(f"strata has one value only ({labels[0]!r}); leave it out")
     small = np.flatnonzero(np.minimum(treated, control) < MIN_LEVEL_ROWS)
     if small.size:
-        shown = ", ".join(f"{labels[k]!r} ({treated[k]} treated, {control[k]} control)" for k in small[:SHOWN])
-        more = f" and {small.size - SHOWN} more" if small.size > SHOWN else ""
+        shown = shortened([f"{labels[k]!r} ({treated[k]} treated, {control[k]} control)" for k in small], SHOWN)
         raise ValueError(
-            f"every stratum needs at least {MIN_LEVEL_ROWS} rows of each arm; too few in {shown}{more}. Merge small "
+            f"every stratum needs at least {MIN_LEVEL_ROWS} rows of each arm; too few in {shown}. Merge small "
             "strata or drop their rows."
         )
 
@@ -51,7 +51,7 @@ def stratum_name(names: Iterable[Any]) -> str:
     return name
 
 
-def stratum_folds(arms: NDArray[np.int64], strata: NDArray[np.int64], n_folds: int, seed: int) -> NDArray[np.int64]:
+def stratum_folds(arms: Ints, strata: Ints, n_folds: int, seed: int) -> Ints:
     """Fold of each row; folds have as equal numbers of every arm, and of every stratum within it, as can be.
 
     Examples
