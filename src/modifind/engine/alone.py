@@ -13,8 +13,9 @@ from modifind._threads import one_thread
 from modifind._typing import Array
 from modifind._workers import results_of
 from modifind.data.feature_matrix import FeatureTable
+from modifind.engine.explaining import Explainer
 from modifind.engine.record import hand_on, with_messages
-from modifind.explain.marginal import MarginalView, marginal_view
+from modifind.explain.marginal import MarginalView
 from modifind.explain.pseudo import ArmRows, PseudoOutcomes
 from modifind.statistics.wcmmd import WCMMD
 
@@ -44,9 +45,10 @@ def views_alone(
         Processes.
     """
     prepared = WCMMD().for_rows(outcome, arms, seeds[0])
-    outcomes = PseudoOutcomes.of(ArmRows(outcome, arms, scores), seed=seeds[0].spawn(1)[0])
+    rows = ArmRows(outcome, arms, scores)
+    explainer = Explainer(table, rows, PseudoOutcomes.of(rows, seed=seeds[0].spawn(1)[0]), prepared)
     calls = [
-        (marginal_view, table, m, outcomes, scores, prepared, seed.spawn(2)[0])
+        (explainer.view, m, seed.spawn(2)[0])
         for m, seed in enumerate(seeds[1].spawn(table.n_features))
         if m in features
     ]

@@ -20,7 +20,6 @@ from modifind.explain.global_tests import with_features
 from modifind.explain.marginal import MarginalView
 from modifind.explain.overview import Overview
 from modifind.explain.verdict import ShownColumn, verdict
-from modifind.explain.views import no_curve
 from modifind.inference import adjust_p_values
 from modifind.nuisance.conditional import Calibration
 from modifind.result.checks import run_checks
@@ -146,7 +145,7 @@ class Found:
     columns: pd.DataFrame
 
 
-_NOT_SEEN = MarginalView(float("nan"), float("nan"), no_curve())
+_NOT_SEEN = MarginalView(float("nan"), float("nan"))
 UNTESTED = Finding(_NOT_SEEN, None, NO_SAMPLER, reached=False)
 DIED = Finding(_NOT_SEEN, None, NO_SAMPLER, failure=WORKER_DIED)
 

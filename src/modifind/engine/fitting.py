@@ -274,7 +274,7 @@ def _concluded(
     interrupted: bool,
 ) -> Tested:
     """What was found of the whole table, and on record."""
-    run, table, models, outcomes = analysis.run, analysis.table, analysis.models, analysis.explainer.outcomes
+    run, table, models = analysis.run, analysis.table, analysis.models
     block, units, propensity, data = table.block, table.units, models.propensity, table.data
     names = tuple(unit.name for unit in units)
     tell(names, findings)
@@ -282,10 +282,7 @@ def _concluded(
     untested |= warn_constant_members(block.table, units)
     overview = Overview()
     if run.explain and not interrupted:
-        shown = block.table if outcomes.rows.size == block.y.size else block.table.part(outcomes.rows)
-        overview = Overview.of(
-            outcomes, analysis.explainer.importance.y_bandwidth, shown, units, data.schema.n_rows, seed
-        )
+        overview = analysis.explainer.overview(units, data.schema.n_rows, seed)
     randomised = design_of(run, data).randomised
     return Tested(
         names=names,

@@ -57,7 +57,7 @@ def local_bandwidth(column: Array, weights: Weights | None = None) -> float:
 
 
 @dataclass(frozen=True)
-class Places:
+class Neighbourhoods:
     """Points of a feature and the cells of rows around them.
 
     Attributes
@@ -90,7 +90,7 @@ class Places:
         *,
         points: Array | None = None,
         bandwidth: float | None = None,
-    ) -> Places:
+    ) -> Neighbourhoods:
         """Points and cells of a column of codes, or of values with NaN where they are missing."""
         counts = Weights.of(weights, column.size)
         if (counts.values == counts.values[0]).all():
@@ -221,7 +221,7 @@ class Averages:
     draws: Array
 
     @classmethod
-    def of(cls, places: Places, outcomes: PseudoOutcomes, n_draws: int, rng: np.random.Generator) -> Averages:
+    def of(cls, places: Neighbourhoods, outcomes: PseudoOutcomes, n_draws: int, rng: np.random.Generator) -> Averages:
         """Averages around the points of a feature; `places` are those of the rows that `outcomes` has."""
         units = _Units.of(places, outcomes, rng)
         estimate = units.averages(places, np.ones((1, units.n_weights)))[0]
@@ -251,7 +251,7 @@ class _Units:
     sums: Array
 
     @classmethod
-    def of(cls, places: Places, outcomes: PseudoOutcomes, rng: np.random.Generator) -> _Units:
+    def of(cls, places: Neighbourhoods, outcomes: PseudoOutcomes, rng: np.random.Generator) -> _Units:
         n_rows = places.cell.size
         source = outcomes.clusters.codes
         if outcomes.clusters.of_rows and n_rows > MAX_UNITS:
@@ -279,7 +279,7 @@ class _Units:
         """How many random weights there are."""
         return self.stretch.size
 
-    def averages(self, places: Places, weights: Array) -> Array:
+    def averages(self, places: Neighbourhoods, weights: Array) -> Array:
         """Averages under weights of the sources, shape (draws, sources); shape (draws, p, 2, k)."""
         own = weights[:, self.source]
         cells = np.empty((weights.shape[0], places.n_cells, self.sums.shape[1]))

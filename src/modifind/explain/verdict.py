@@ -20,7 +20,7 @@ import pandas as pd
 from scipy.stats import norm
 
 from modifind._typing import Array
-from modifind.explain.marginal import TOLD
+from modifind.explain.marginal import SENTENCE_SHARES
 from modifind.result.effect_names import effect_name
 from modifind.result.selection_result import NOT_TESTED, PARTS, p_text
 
@@ -149,7 +149,7 @@ class ShownColumn:
     def told(self) -> list[int]:
         """The points of a continuous column that are nearest to its percentiles, each once."""
         inner = np.flatnonzero(self.curve["value"].notna().to_numpy())
-        at, wanted = FIRST + (LAST - FIRST) * np.arange(inner.size) / max(inner.size - 1, 1), np.array(TOLD)
+        at, wanted = FIRST + (LAST - FIRST) * np.arange(inner.size) / max(inner.size - 1, 1), np.array(SENTENCE_SHARES)
         if self.percentiles:
             at, wanted = self.curve["value"].to_numpy(dtype=np.float64)[inner], np.array(self.percentiles)
         return list(dict.fromkeys(int(inner[np.abs(at - value).argmin()]) for value in wanted)) if inner.size else []
