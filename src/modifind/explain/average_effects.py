@@ -18,8 +18,8 @@ from modifind.data.weights import Weights
 from modifind.explain.comparisons import ArmDistributions
 from modifind.explain.pseudo import N_MOMENTS, PseudoOutcomes
 
-MOST_LEVERAGE = 0.3  # share of an average that a row or cluster is taken to have
-LEAST_FREEDOM = 2.0
+MAX_ROW_SHARE = 0.3  # share of an average that a row or cluster is taken to have
+MIN_EFFECT_FREEDOM = 2.0
 SMALLEST = 1e-300  # p-value
 
 
@@ -90,9 +90,9 @@ class AverageEffects:
         terms, in_arm = clusters.sums(terms), clusters.sums(in_arm)
         # A row that has much of its arm's average draws it to itself; its error is larger than what is left of it.
         share = (in_arm**2 / mass).sum(axis=1) / np.maximum(in_arm.sum(axis=1), np.finfo(np.float64).tiny)
-        terms = terms / (1.0 - np.minimum(share, MOST_LEVERAGE))[:, None]
+        terms = terms / (1.0 - np.minimum(share, MAX_ROW_SHARE))[:, None]
         freedom = min(Weights.of(own).effective_size for own in in_arm.T) - 2.0
-        return cls(estimate, terms, max(freedom, LEAST_FREEDOM), row_terms)
+        return cls(estimate, terms, max(freedom, MIN_EFFECT_FREEDOM), row_terms)
 
     @property
     def covariance(self) -> Array:

@@ -37,9 +37,9 @@ from modifind.explain.reading import GivenFeature, GivenRows, check_draws
 from modifind.statistics.kernels import gaussian_gram
 
 # Points with fewer effective rows than this in an arm are flagged.
-MIN_SUPPORT = 30.0
+MIN_BOUND_SUPPORT = 30.0
 # Tests leave out more: maxima are found too high where rows are few, and that is no change along the feature.
-TEST_SUPPORT = 60.0
+MIN_TEST_SUPPORT = 60.0
 # A spread of draws below this share of the size of the bounds is rounding.
 ROUNDING = 1e-10
 
@@ -233,7 +233,7 @@ class BoundDraws:
     def support_columns(self) -> dict[str, Array]:
         """Effective rows of each arm, and whether these are too few in one of them."""
         treated, control = self.support.T
-        low = np.any(self.support < MIN_SUPPORT, axis=1)
+        low = np.any(self.support < MIN_BOUND_SUPPORT, axis=1)
         return {"support_treated": treated, "support_control": control, "low_support": low}
 
     def table(self, level: float = 0.95) -> pd.DataFrame:
@@ -254,7 +254,7 @@ class BoundDraws:
             for part, of_low, of_high in (("midpoint", 0.5, 0.5), ("width", -1.0, 1.0)):
                 curve = of_low * self.estimates[:, low] + of_high * self.estimates[:, high]
                 shifts = of_low * self.shifts[:, :, low] + of_high * self.shifts[:, :, high]
-                used = np.all(self.support >= TEST_SUPPORT, axis=1) & np.isfinite(curve)
+                used = np.all(self.support >= MIN_TEST_SUPPORT, axis=1) & np.isfinite(curve)
                 statistic, p_value = _largest_deviation(curve[used], shifts[:, used], self.support[used])
                 records.append((name, part, statistic, p_value, int(used.sum())))
         return pd.DataFrame(records, columns=["quantity", "part", "statistic", "p_value", "n_points"])

@@ -27,7 +27,7 @@ EDGES = np.array([0.0, np.nan, -1.0, 1.0, 0.0, 1.0, 0.0, 1.0])
 # What each bound must lie in.
 RANGES = np.repeat([(0.0, np.inf), (-1.0, 1.0), (0.0, 1.0), (0.0, 1.0)], 2, axis=0)
 # For the bootstrap outcomes are put into about this many cells; the bounds themselves use every value.
-MAX_CELLS = 400
+MAX_BOUND_CELLS = 400
 # And of each arm about this many rows around a point are drawn from, chosen at random.
 MAX_DRAWN = 3000
 # Draws at a time: what is made of them at a point stays in the processor's cache.
@@ -256,7 +256,7 @@ class LocalDistribution:
         data: WeightedRows,
         near: Array,
         higher_is_better: bool,
-        max_cells: int = MAX_CELLS,
+        max_cells: int = MAX_BOUND_CELLS,
         priority: Ints | None = None,
         measure: Measure = ALL,
     ) -> LocalDistribution:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from modifind.statistics.families import Family
     from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 
-MAX_ROWS = 30_000  # bands of so many rows are narrow, and all their pseudo-outcomes fit into memory
-MAX_LEVELS = 12  # an outcome of no more distinct values is shown by their shares
+MAX_EXPLAINED_ROWS = 30_000  # bands of so many rows are narrow, and all their pseudo-outcomes fit into memory
+MAX_OUTCOME_LEVELS = 12  # an outcome of no more distinct values is shown by their shares
 N_QUANTILES, N_STEPS = 36, 12
 HEAVY = 0.02  # share of the outcomes from which a value that several rows have is a step of the distribution function
 MIN_EIGENVALUE = 1e-10  # of the largest
@@ -181,7 +181,7 @@ class PseudoOutcomes:
         models: tuple[OutcomeModel, ...] = (),
         *,
         seed: np.random.SeedSequence | None = None,
-        max_rows: int = MAX_ROWS,
+        max_rows: int = MAX_EXPLAINED_ROWS,
     ) -> PseudoOutcomes:
         """Pseudo-outcomes of a table.
 
@@ -232,7 +232,7 @@ def outcome_marks(y: Array, weights: Array) -> tuple[Array, NDArray[np.bool_], b
     (array([0., 1., 2.]), array([ True,  True,  True]), True)
     """
     distinct, place, counts = np.unique(y, return_inverse=True, return_counts=True)
-    if distinct.size <= MAX_LEVELS:
+    if distinct.size <= MAX_OUTCOME_LEVELS:
         return distinct, np.ones(distinct.size, dtype=bool), True
     counted = Weights.of(weights)
     inner = counted.quantiles(y, (np.arange(N_QUANTILES) + 0.5) / N_QUANTILES)

@@ -27,7 +27,7 @@ LEVEL = 0.95
 OVERALL = "the effect in all rows together"
 N_OUTCOMES = 64
 DENSITY_SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
-MOST_DENSITIES = 8
+MAX_DENSITIES = 8
 MIN_VARIANCE = 1e-12  # of the outcome's
 
 
@@ -135,7 +135,7 @@ def _shown(places: Neighbourhoods, n_levels: int) -> NDArray[np.intp]:
     """Which points have their densities shown: the most frequent categories, or some quantiles and what is missing."""
     if n_levels:
         rows = np.bincount(places.cell, minlength=n_levels)[places.points.astype(np.intp)]
-        return np.sort(np.argsort(-rows, kind="stable")[:MOST_DENSITIES])
+        return np.sort(np.argsort(-rows, kind="stable")[:MAX_DENSITIES])
     gaps = np.isnan(places.points)
     inner = np.flatnonzero(~gaps)
     chosen = inner[np.round(np.array(DENSITY_SHARES) * (inner.size - 1)).astype(np.intp)]

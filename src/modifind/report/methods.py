@@ -215,7 +215,7 @@ def _scale_methods(s: Mapping[str, Any]) -> str:
 
 def _has_bands(result: SelectionResult) -> bool:
     results = (result.by_arm or {"": result}).values()
-    return any("mean_effect_low" in curve for own in results for curve in own.curves.values())
+    return any("mean_effect_low" in curve for contrast in results for curve in contrast.curves.values())
 
 
 def _missing_methods(s: Mapping[str, Any]) -> str:
@@ -242,12 +242,12 @@ def _row_methods(s: Mapping[str, Any]) -> str:
         )
         said += f" {parts} also conditioned on columns that were not tested: {columns}."
     if s.get("outcome_weights"):
-        own = s["outcome_weights"]
+        weights = s["outcome_weights"]
         said += (
-            f" The outcome was missing in {own['n_missing']} rows ({own['share_missing']:.0%}); rows that have one "
-            "were weighted by the inverse probability of having one given features and arm (cross-fitted, at most 20)"
-            f"{', times sample weights' if own['times_sample_weight'] else ''}, with an effective "
-            f"sample size of {own['effective_rows']:.0f}."
+            f" The outcome was missing in {weights['n_missing']} rows ({weights['share_missing']:.0%}); rows that have "
+            "one were weighted by the inverse probability of having one given features and arm (cross-fitted, at most "
+            f"20){', times sample weights' if weights['times_sample_weight'] else ''}, with an effective "
+            f"sample size of {weights['effective_rows']:.0f}."
         )
     if s.get("sample_weight"):
         said += (
@@ -268,8 +268,8 @@ def _resampling_methods(s: Mapping[str, Any]) -> str:
         f"({s['sampler']['class']})"
     )
     if statistic["class"] != "WCMMD":
-        own = ", ".join(f"{name} = {value}" for name, value in statistic.items() if name != "class")
-        return f"{resamples} and the statistic {statistic['class']}{f' ({own})' if own else ''}."
+        settings = ", ".join(f"{name} = {value}" for name, value in statistic.items() if name != "class")
+        return f"{resamples} and the statistic {statistic['class']}{f' ({settings})' if settings else ''}."
     weights = statistic["weighting"].replace("_", "-")
     return (
         f"{resamples} and the variance of the weighted conditional maximum mean discrepancy as statistic "

@@ -47,18 +47,18 @@ def render_report(result: SelectionResult) -> str:
         anchor=content.anchor,
         prognostic=content.prognostic(result),
         placebos=None if result.placebo is None else placebo_chart(result.placebo.table["p_value"]),
-        forests=[(title, forest_charts(own)) for title, own in comparisons if len(own.subgroups)],
+        forests=[(title, forest_charts(contrast)) for title, contrast in comparisons if len(contrast.subgroups)],
         technical=content.technical_table(result),
         columns=content.table_columns(result),
         rows=content.table_rows(result),
         effect=content.effect_column(result)[1] if "coef" in result.table else "",
         adjusted="adjusted p" if content.is_adjusted(result) else "p",
-        bands=any("low_support" in curve for _, own in comparisons for curve in own.curves.values()),
+        bands=any("low_support" in curve for _, contrast in comparisons for curve in contrast.curves.values()),
         panels=selected,
         others=others,
         drawn={panel.name for panel in panels},
         n_reached=int(result.table["p_value"].notna().sum()),
-        comparisons=[_looked_at(*comparison) for comparison in comparisons],
+        comparisons=[_trust_section(*comparison) for comparison in comparisons],
         doubt=control_sentence(result.settings),
         methods=methods(result),
         references=references(result),
@@ -67,7 +67,7 @@ def render_report(result: SelectionResult) -> str:
     return page.encode("utf-8", "replace").decode("utf-8")  # half a letter, as broken files have, cannot be written
 
 
-def _looked_at(title: str, result: SelectionResult) -> dict[str, Any]:
+def _trust_section(title: str, result: SelectionResult) -> dict[str, Any]:
     """What the section about trust says of two arms."""
     return {
         "title": title,
