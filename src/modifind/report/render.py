@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import re
-from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
@@ -15,7 +14,7 @@ from markupsafe import Markup, escape
 from modifind.charts.labels import Words
 from modifind.report import content
 from modifind.report.abstract import Abstract
-from modifind.report.methods import methods, references
+from modifind.report.methods import methods, references, template_text
 from modifind.report.panels import forest_charts, make_panels, placebo_chart, rank_charts, score_charts
 from modifind.result.concerns import summary
 from modifind.result.safe_csv import safe_csv
@@ -33,7 +32,7 @@ def render_report(result: SelectionResult) -> str:
     environment.filters["breakable"] = breakable
     panels, comparisons = make_panels(result), content.comparisons(result)
     selected, others = ([panel for panel in panels if panel.selected == chosen] for chosen in (True, False))
-    style, script = _asset("report.css"), _asset("report.js")
+    style, script = template_text("report.css"), template_text("report.js")
     readouts = {key: said for panel in panels for key, said in panel.readouts.items()}
     page = environment.get_template("report.html").render(
         result=result,
@@ -102,10 +101,6 @@ def island(data: Any) -> Markup:
     for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return Markup(text)
-
-
-def _asset(name: str) -> str:
-    return (files("modifind.report") / "templates" / name).read_text(encoding="utf-8")
 
 
 def _policy(style: str, script: str) -> str:
