@@ -609,7 +609,7 @@ def test_every_figure_is_drawn_by_both_renderers(result):
         for panel, ax in zip(figure.panels, display.plot().figure_.axes, strict=True):
             drawn = chart(panel)
             root = ElementTree.fromstring(str(drawn.svg))
-            assert root.get("aria-label") == panel.told.about
+            assert root.get("aria-label") == panel.caption.about
             marks = [mark for mark in panel.marks if isinstance(mark, Line)]
             known = sum(int(np.isfinite(mark.values).sum()) for mark in marks)
             bars = sum(int(np.isfinite(mark.values).sum()) for mark in panel.marks if isinstance(mark, Bars))

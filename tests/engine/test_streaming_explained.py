@@ -18,15 +18,14 @@ from modifind.data.feature_groups import Unit
 from modifind.data.pieces import Block
 from modifind.data.schema import read_features
 from modifind.data.weights import Weights
-from modifind.engine import analysis, checkpoint, explaining
+from modifind.engine import checkpoint
 from modifind.engine.analysis import Analysis, ChangeRows, Examined, UnitSeeds
 from modifind.engine.explaining import Explainer
 from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.engine.scored import ScoredRows
-from modifind.explain import marginal
 from modifind.explain.column_bounds import explain_bounds
-from modifind.explain.marginal import marginal_view
 from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
+from modifind.explain.reading import GivenFeature
 from modifind.explain.views import CURVE_COLUMNS
 from modifind.inference import UNSEEN
 from modifind.inference.direct_sums import DirectSums
@@ -73,14 +72,14 @@ def rows_of(sample, **settings):
         whole=False, block=block, units=units, data=SimpleNamespace(first_pass=looked), scored=lambda propensity: whole
     )
     models = SimpleNamespace(propensity=sample.propensity, explaining=model)
-    explainer = Explainer(block, sample.propensity, importance, outcomes, bands=True)
+    explainer = Explainer(block.table, rows, outcomes, importance)
     run = SimpleNamespace(explain=True, alpha=0.05)
     return Analysis(run, table, models, explainer, ChangeRows.of(table, models, outcomes.rows))
 
 
 def answer(rows, feature, *, rule=None, bounds=False):
     """The explanation of a feature, with its curve and densities."""
-    unit = Unit(rows.explainer.block.table.names[feature], (feature,))
+    unit = Unit(rows.explainer.table.names[feature], (feature,))
     seeds = UnitSeeds(seed_of(7), seed_of(8), seed_of(9), seed_of(10))
     outcome = dataclasses.replace(UNSEEN, p_value=0.01) if bounds else UNSEEN
     found = rows.explained(unit, seeds, Examined(rule=rule, outcome=outcome), {})
@@ -91,8 +90,7 @@ def answer(rows, feature, *, rule=None, bounds=False):
 def test_a_small_sample_is_explained_as_a_table_in_memory(sample, feature):
     block, rows = sample.block, rows_of(sample)
     found, curve, densities = answer(rows, feature, rule=sample.sampler.rule(feature), bounds=True)
-    prepared, outcomes = rows.explainer.importance, rows.explainer.outcomes
-    expected = marginal_view(block.table, feature, outcomes, sample.scores, prepared, seed_of(7))
+    expected = rows.explainer.view(feature, seed_of(7))
     assert_frame_equal(curve, expected.curve, check_exact=True)
     assert_frame_equal(densities, expected.densities, check_exact=True)
     points = conditional_grid(sample.sampler, feature)
@@ -100,7 +98,8 @@ def test_a_small_sample_is_explained_as_a_table_in_memory(sample, feature):
     for part in ("mean", "spread", "shape"):
         assert getattr(found.changes, part) == pytest.approx(getattr(changes, part), rel=1e-6), part
     seed = seed_of(10).spawn(1)[0]
-    bounds = explain_bounds(block.table, feature, ArmRows(block.y, block.treatment, sample.scores), seed)
+    given = GivenFeature(block.table.values[:, feature], block.table.categories[feature])
+    bounds = explain_bounds(given, ArmRows(block.y, block.treatment, sample.scores), seed)
     own = found.bounds[block.table.names[feature]]
     assert_frame_equal(own.table, bounds.table, check_exact=True)
     assert_frame_equal(own.tests, bounds.tests, check_exact=True)
@@ -172,8 +171,8 @@ def with_few_values(sample, n_values):
     values = block.table.values.copy()
     seen = np.flatnonzero(block.table.observed(2))
     values[seen[n_values:], 2] = np.nan
-    block = dataclasses.replace(block, table=dataclasses.replace(block.table, values=values))
-    return dataclasses.replace(rows, explainer=dataclasses.replace(rows.explainer, block=block))
+    table = dataclasses.replace(block.table, values=values)
+    return dataclasses.replace(rows, explainer=dataclasses.replace(rows.explainer, table=table))
 
 
 def test_values_that_are_all_missing_have_a_curve_of_one_point(sample):
@@ -254,18 +253,18 @@ def explained(two):
 
 
 @pytest.mark.parametrize(
-    ("place", "step", "named", "lost"),
+    ("step", "named", "lost"),
     [
-        (marginal, "explain_column", "its curve", "curves"),
-        (analysis, "changes_of", "what changes along it", "changes"),
-        (explaining, "explain_bounds", "bounds along it", "bounds"),
+        ("modifind.explain.marginal.explain_column", "its curve", "curves"),
+        ("modifind.engine.analysis.changes_of", "what changes along it", "changes"),
+        ("modifind.engine.explaining.explain_bounds", "bounds along it", "bounds"),
     ],
 )
-def test_what_cannot_be_explained_costs_no_test_and_nothing_else(two, explained, monkeypatch, place, step, named, lost):
+def test_what_cannot_be_explained_costs_no_test_and_nothing_else(two, explained, monkeypatch, step, named, lost):
     def fails(*args, **kwargs):
         raise MemoryError("no room")
 
-    monkeypatch.setattr(place, step, fails)
+    monkeypatch.setattr(step, fails)
     with pytest.warns(UserWarning, match=rf"feature 'age': {named} could not be found \(MemoryError: no room\)"):
         found = fit(two.X, two.y, two.treatment, **SMALL)
     assert_frame_equal(found.table, explained.table, check_exact=True)
@@ -283,7 +282,7 @@ def test_warnings_as_errors_reach_the_user(two, monkeypatch):
     def warns(*args, **kwargs):
         raise UserWarning("loud")
 
-    monkeypatch.setattr(explaining, "explain_bounds", warns)
+    monkeypatch.setattr("modifind.engine.explaining.explain_bounds", warns)
     with pytest.raises(UserWarning, match="loud"):
         fit(two.X, two.y, two.treatment, **SMALL)
 

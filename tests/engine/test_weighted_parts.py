@@ -14,9 +14,9 @@ from conftest import FrozenLogit, conditional_grid, seed_of
 from modifind import ModifierSelector
 from modifind.data.schema import read_features
 from modifind.data.weights import Weights
+from modifind.engine.explaining import Explainer
 from modifind.engine.resampling import ResamplingTest
 from modifind.explain import effect_bounds, effect_curve
-from modifind.explain.marginal import marginal_view
 from modifind.explain.pseudo import ArmRows, PseudoOutcomes
 from modifind.inference import ConditionalRandomizationTest
 from modifind.nuisance.conditional import (
@@ -447,8 +447,9 @@ def test_marginal_view_of_counts_is_that_of_repeated_rows():
     for rows, own in ((np.arange(300), weights), (again, None)):
         table = read_features(np.column_stack((x[rows], -(x[rows] ** 2))))
         prepared = WCMMD().for_rows(y[rows], treatment[rows], seed_of(0), own)
-        outcomes = PseudoOutcomes.of(ArmRows(y[rows], treatment[rows], scores[rows], own))
-        views.append(marginal_view(table, 0, outcomes, scores[rows], prepared, seed_of(1), own, n_draws=0))
+        given = ArmRows(y[rows], treatment[rows], scores[rows], own)
+        explainer = Explainer(table, given, PseudoOutcomes.of(given), prepared, bands=False)
+        views.append(explainer.view(0, seed_of(1)))
     one, other = views
     assert one.bandwidth == pytest.approx(other.bandwidth, rel=0.02)
     assert one.importance == pytest.approx(other.importance, rel=0.05)
@@ -587,8 +588,8 @@ def test_importance_of_counts_is_that_of_repeated_rows_with_gaps():
     for rows, weights, prepared in weighted_and_repeated(y, treatment, counts):
         table = read_features(pd.DataFrame({"x": x[rows], "other": y[rows]}), missing="category")
         assert table.incomplete == {0}
-        outcomes = PseudoOutcomes.of(ArmRows(y[rows], treatment[rows], scores[rows], weights))
-        view = marginal_view(table, 0, outcomes, scores[rows], prepared, seed_of(1), weights, n_draws=0)
+        given = ArmRows(y[rows], treatment[rows], scores[rows], weights)
+        view = Explainer(table, given, PseudoOutcomes.of(given), prepared, bands=False).view(0, seed_of(1))
         found.append((view.bandwidth, population_variance(view.importance, rows.size)))
     assert found[0] == pytest.approx(found[1], rel=1e-6)
 

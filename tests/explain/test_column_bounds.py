@@ -16,6 +16,7 @@ from modifind.explain import effect_bounds
 from modifind.explain.column_bounds import explain_bounds
 from modifind.explain.local import local_bandwidth
 from modifind.explain.pseudo import ArmRows
+from modifind.explain.reading import GivenFeature
 from modifind.nuisance.conditional.pit import pit_shares, uniformity
 from streams import fit as streamed_fit
 
@@ -110,6 +111,10 @@ def test_columns_of_a_group_have_bounds_each(trial):
     assert {"site", "idle"} <= set(found.bounds)
 
 
+def given(table):
+    return GivenFeature(table.values[:, 0], table.categories[0])
+
+
 def test_rows_of_a_cluster_are_drawn_together():
     rng = np.random.default_rng(1)
     n = 400
@@ -118,9 +123,9 @@ def test_rows_of_a_cluster_are_drawn_together():
     table = read_features(pd.DataFrame({"x": x}), [0])
     fourfold = read_features(pd.DataFrame({"x": np.tile(x, 4)}), [0])
     rows = ArmRows(np.tile(y, 4), np.tile(arms, 4), np.full(4 * n, 0.5))
-    single = explain_bounds(table, 0, ArmRows(y, arms, np.full(n, 0.5)), seed_of(0)).table
-    clustered = explain_bounds(fourfold, 0, replace(rows, clusters=np.tile(np.arange(n), 4)), seed_of(0)).table
-    repeated = explain_bounds(fourfold, 0, rows, seed_of(0)).table
+    single = explain_bounds(given(table), ArmRows(y, arms, np.full(n, 0.5)), seed_of(0)).table
+    clustered = explain_bounds(given(fourfold), replace(rows, clusters=np.tile(np.arange(n), 4)), seed_of(0)).table
+    repeated = explain_bounds(given(fourfold), rows, seed_of(0)).table
     for name in ("var_low", "var_high", "benefit_low", "benefit_high"):
         np.testing.assert_allclose(clustered[[name, f"{name}_ci_low"]], single[[name, f"{name}_ci_low"]], atol=1e-9)
     wide, narrow = (own["var_high_ci_high"] - own["var_high_ci_low"] for own in (clustered, repeated))
@@ -131,7 +136,7 @@ def test_categories_without_rows_in_an_arm_have_no_bounds():
     column = np.repeat(["a", "b"], 40)
     arms = np.where(column == "a", np.tile([0, 1], 40), 0)
     table = read_features(pd.DataFrame({"x": column}))
-    found = explain_bounds(table, 0, ArmRows(np.arange(80.0), arms, np.full(80, 0.5)), seed_of(0))
+    found = explain_bounds(given(table), ArmRows(np.arange(80.0), arms, np.full(80, 0.5)), seed_of(0))
     assert found.table["value"].tolist() == ["a", "b"]
     assert found.table["var_low"].isna().tolist() == [False, True]
     assert found.tests["p_value"].isna().all()

@@ -5,7 +5,7 @@ from scipy.stats import norm
 
 from conftest import logistic_treatment, quiet_fit
 from modifind.explain import effect_curve, outcome_densities
-from modifind.explain.local import MAX_UNITS, Averages, Places, local_bandwidth
+from modifind.explain.local import MAX_UNITS, Averages, Neighbourhoods, local_bandwidth
 from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes, outcome_marks
 from modifind.explain.reading import GivenFeature
 from modifind.explain.views import EFFECTS, explain_column
@@ -198,7 +198,7 @@ def test_leverage_and_support_of_clusters_are_their_shares():
     clusters, cell = np.repeat(np.arange(8), 30), np.tile(np.repeat(np.arange(3.0), 10), 8)
     treatment = np.arange(240) % 2
     outcomes = PseudoOutcomes.of(ArmRows(np.arange(240.0), treatment, np.full(240, 0.5), clusters=clusters))
-    places = Places.of(cell, 3)
+    places = Neighbourhoods.of(cell, 3)
     np.testing.assert_allclose(places.leverage(outcomes, clusters), 1 / 8)
     np.testing.assert_allclose(places.leverage(outcomes, np.arange(240)), 1 / 40)
     np.testing.assert_allclose(places.support(outcomes.arm_weights * treatment, clusters), 8.0)
@@ -277,7 +277,7 @@ def test_rows_without_a_value_come_last():
 def test_many_equal_values_are_a_cell_of_their_own():
     rng = np.random.default_rng(12)
     x = np.where(rng.random(3000) < 0.7, 0.0, rng.exponential(size=3000))
-    places = Places.of(x, 0)
+    places = Neighbourhoods.of(x, 0)
     zero = places.cell[x == 0]
     assert (zero == zero[0]).all()
     assert not (places.cell[x > 0] == zero[0]).any()
@@ -301,7 +301,7 @@ def test_averages_of_counts_are_those_of_repeated_rows():
 def test_draws_do_not_move_the_estimate_and_blocks_do_not_matter(monkeypatch):
     x, _, y, treatment, e = confounded(500, seed=14)
     outcomes = PseudoOutcomes.of(ArmRows(y, treatment, e))
-    places = Places.of(x, 0)
+    places = Neighbourhoods.of(x, 0)
     few, many = (Averages.of(places, outcomes, n, np.random.default_rng(0)) for n in (20, 60))
     np.testing.assert_allclose(few.estimate, many.estimate)
     np.testing.assert_allclose(few.draws, many.draws[:20])

@@ -24,13 +24,13 @@ PLACES = {
     "what changes along it": ("modifind.engine.analysis.changes_of", {"changes"}),
     "bounds along it": ("modifind.engine.explaining.explain_bounds", {"bounds", "bound_tests"}),
     "its verdict": ("modifind.engine.assemble.verdict", {"changes"}),
-    "the effect in all rows together": ("modifind.explain.overview.overall_effects", {"overall"}),
+    "the effect in all rows together": ("modifind.engine.explaining.overall_effects", {"overall"}),
 }
 STREAMED = {
     "its curve": "modifind.explain.marginal.explain_column",
     "what changes along it": "modifind.engine.analysis.changes_of",
     "bounds along it": "modifind.engine.explaining.explain_bounds",
-    "the effect in all rows together": "modifind.explain.overview.overall_effects",
+    "the effect in all rows together": "modifind.engine.explaining.overall_effects",
 }
 
 

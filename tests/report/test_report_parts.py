@@ -16,7 +16,7 @@ from modifind.charts.drawing import Drawing
 from modifind.charts.labels import Words, text_width
 from modifind.charts.scale import Scale
 from modifind.charts.spec import Places, spanning
-from modifind.charts.svg import MOST_ROWS
+from modifind.charts.svg import MAX_CHART_ROWS
 from modifind.report import Abstract, headline, render_report
 from modifind.report.content import table_columns, verdict
 from modifind.report.methods import methods, references
@@ -422,8 +422,8 @@ def test_very_many_categories_are_cut_to_the_largest():
     frame = curve_of([f"level {k}" for k in range(50)])
     frame["rows_treated"] = np.arange(50.0)
     chart = average(frame, discrete=True)
-    assert chart.readout["labels"] == [f"level {k}" for k in range(50 - MOST_ROWS, 50)]
-    assert f"The {MOST_ROWS} largest of 50 categories" in chart.note
+    assert chart.readout["labels"] == [f"level {k}" for k in range(50 - MAX_CHART_ROWS, 50)]
+    assert f"The {MAX_CHART_ROWS} largest of 50 categories" in chart.note
     assert len(numbers(frame, WORDS)["rows"]) == 50
 
 

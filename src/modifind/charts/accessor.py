@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +16,13 @@ from modifind.charts.changes import ChangesDisplay
 from modifind.charts.curve import CurveDisplay
 from modifind.charts.d2 import D2Display
 from modifind.charts.density import DensityDisplay
-from modifind.charts.forest import MOST_FEATURES, ForestDisplay
+from modifind.charts.forest import MAX_FOREST_FEATURES, ForestDisplay
 from modifind.charts.importance import ImportanceDisplay
 from modifind.charts.overlap import OverlapDisplay
 from modifind.charts.quantiles import QuantileDisplay
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
     from modifind.result.selection_result import SelectionResult
@@ -83,40 +83,39 @@ class PlotAccessor:
         if format not in FORMATS:
             raise ValueError(f"figures are saved as {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, not {format!r}")
         make_folder(folder)
-        found: list[Path] = []
-        for name, make in self._all():
-            path = Path(folder) / f"{len(found) + 1:02d}-{SAFE.sub('_', name)[:80]}.{format}"
-            make().plot().savefig(path)
-            found.append(path)
-        return found
+        paths: list[Path] = []
+        for name, display in self._all():
+            paths.append(Path(folder) / f"{len(paths) + 1:02d}-{SAFE.sub('_', name)[:80]}.{format}")
+            display.savefig(paths[-1])
+        return paths
 
-    def _all(self) -> Iterator[tuple[str, Callable[[], Display]]]:
-        """Names of all figures, and what makes them."""
+    def _all(self) -> Iterator[tuple[str, Display]]:
+        """Every figure with its name."""
         result = self._result
-        if len(result.subgroups):
-            yield "forest", lambda: ForestDisplay.from_result(result)
-        if len(result.changes):
-            yield "changes", lambda: ChangesDisplay.from_result(result)
-        if len(result.score_histogram):
-            yield "overlap", lambda: OverlapDisplay.from_result(result)
-        along: tuple[tuple[str, Any, Mapping[str, Any]], ...] = (
-            ("curve", CurveDisplay, result.curves),
-            ("quantiles", QuantileDisplay, result.curves),
-            ("distance", D2Display, result.curves),
-            ("densities", DensityDisplay, result.densities),
-            ("bounds", BoundsDisplay, result.bounds),
-        )
+        whole: dict[str, tuple[Any, pd.DataFrame]] = {
+            "forest": (ForestDisplay, result.subgroups),
+            "changes": (ChangesDisplay, result.changes),
+            "overlap": (OverlapDisplay, result.score_histogram),
+        }
+        along: dict[str, tuple[Any, Mapping[str, Any]]] = {
+            "curve": (CurveDisplay, result.curves),
+            "quantiles": (QuantileDisplay, result.curves),
+            "distance": (D2Display, result.curves),
+            "densities": (DensityDisplay, result.densities),
+            "bounds": (BoundsDisplay, result.bounds),
+        }
+        yield from ((name, display.from_result(result)) for name, (display, frame) in whole.items() if len(frame))
         for column in result.selected_columns:
-            for name, display, known in along:
-                if column in known and len(known[column]):
-                    yield f"{name}-{column}", partial(display.from_result, result, column)
+            for name, (display, frames) in along.items():
+                if len(frames.get(column, ())):
+                    yield f"{name}-{column}", display.from_result(result, column)
 
     def importance(self, *, max_features: int = 30, ax: Axes | None = None) -> ImportanceDisplay:
         """Importance of every feature with its adjusted p-value; see `ImportanceDisplay`."""
         return ImportanceDisplay.from_result(self._result, max_features=max_features).plot(ax)
 
     def forest(
-        self, *, max_features: int = MOST_FEATURES, simultaneous: bool = False, ax: Axes | None = None
+        self, *, max_features: int = MAX_FOREST_FEATURES, simultaneous: bool = False, ax: Axes | None = None
     ) -> ForestDisplay:
         """Average effects by subgroup; see `ForestDisplay`."""
         made = ForestDisplay.from_result(self._of_two, max_features=max_features, simultaneous=simultaneous)

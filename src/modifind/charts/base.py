@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import pandas as pd
 
 from modifind.charts.labels import PLAIN_WORDS, Words
-from modifind.charts.spec import Figure, Places, Told
+from modifind.charts.spec import Caption, Figure, Places
 from modifind.data.wording import named
 from modifind.result.writing import write_bytes
 
@@ -143,8 +143,8 @@ def column_of(result: SelectionResult, feature: Any, what: str) -> str:
     return str(columns[0])
 
 
-def told_along(places: Places, title: str, note: str, texts: Sequence[str]) -> Told:
+def caption_along(places: Places, title: str, note: str, texts: Sequence[str]) -> Caption:
     """Words of a figure along a feature; what stands for it has the first and the last point, or all of a few."""
     shown = range(len(texts)) if len(texts) <= 4 else (0, len(texts) - 1)
     points = ". ".join(f"{places.labels[k]}: {texts[k]}" for k in shown) or "Nothing is known"
-    return Told(title, note, f"{title} along {places.name}. {points}.", tuple(texts))
+    return Caption(title, note, f"{title} along {places.name}. {points}.", tuple(texts))

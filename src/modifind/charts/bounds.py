@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 import numpy as np
 import pandas as pd
 
-from modifind.charts.base import Display, column_of, told_along
+from modifind.charts.base import Display, caption_along, column_of
 from modifind.charts.labels import PLAIN_WORDS, Words, number, percent
 from modifind.charts.spec import Band, Figure, Key, Line, Mark, Panel, Places, values_of
 from modifind.result.selection_result import SelectionResult, p_text
@@ -63,11 +63,6 @@ class BoundsDisplay(Display):
         Whether higher outcomes are a benefit; the bounds of a result always assume so.
     words : Words, optional
         What the outcome is called.
-
-    Attributes
-    ----------
-    figure_, axes_ : Figure, list of Axes
-        What `plot` drew on.
 
     Examples
     --------
@@ -132,10 +127,10 @@ class BoundsDisplay(Display):
             marks += [Band("limits", outer_low, low), Band("limits", high, outer_high)]
             keys.append(Key("limits", "with 95% limits", "box"))
         shares = within == (0.0, 1.0)
-        texts = [self._text(own, shares) for own in zip(*limits, strict=True)]
-        told = told_along(places, title.format(**words), f"{note.format(**words)}{self._varies(name)}", texts)
+        texts = [self._text(ends, shares) for ends in zip(*limits, strict=True)]
+        caption = caption_along(places, title.format(**words), f"{note.format(**words)}{self._varies(name)}", texts)
         axis = label.format(outcome=self.words.short.outcome, **words)
-        panel = Panel(places, tuple(marks), axis, remark=self._remark(name), keys=tuple(keys), told=told)
+        panel = Panel(places, tuple(marks), axis, remark=self._remark(name), keys=tuple(keys), caption=caption)
         return replace(panel, holds=tuple(filter(math.isfinite, within)), within=within, percent=shares)
 
     @staticmethod

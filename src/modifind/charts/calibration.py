@@ -11,10 +11,10 @@ import pandas as pd
 
 from modifind.charts.base import Display
 from modifind.charts.labels import percent, shown
-from modifind.charts.spec import Band, Bars, Figure, Key, Line, Mark, Panel, Places, Rule, Told
+from modifind.charts.spec import Band, Bars, Caption, Figure, Key, Line, Mark, Panel, Places, Rule
 from modifind.result.selection_result import SelectionResult
 
-MOST_COLUMNS = 3
+MAX_ABREAST = 3
 TWO_SIDED = 1.96
 
 
@@ -36,11 +36,6 @@ class CalibrationDisplay(Display):
     n_rows : int, optional
         Rows that the histograms are of, for the band within which a right distribution lies 95% of the time.
 
-    Attributes
-    ----------
-    figure_, axes_ : Figure, list of Axes
-        What `plot` drew on.
-
     Examples
     --------
     >>> import pandas as pd
@@ -60,29 +55,29 @@ class CalibrationDisplay(Display):
         cls, result: SelectionResult, *, features: str | Sequence[str] | None = None, max_features: int = 30
     ) -> CalibrationDisplay:
         """The distributions of a result: distances of the `max_features` worst fits, or histograms of `features`."""
-        found = result.diagnostics.get("pit_distance", pd.Series(dtype=float)).dropna()
+        distances = result.diagnostics.get("pit_distance", pd.Series(dtype=float)).dropna()
         limits = result.checks.loc[result.checks["name"] == "conditional_fit", "threshold"]
         limit = float(limits.iloc[0]) if len(limits) else None
         if features is not None:
             known, settings = _histograms(result, features), result.settings
             n_rows = min(int(settings["n_rows"]), int(settings.get("max_train_rows") or settings["n_rows"]))
-            return cls(found.reindex(known.index), known, limit=limit, n_rows=n_rows)
-        if not len(found):
+            return cls(distances.reindex(known.index), known, limit=limit, n_rows=n_rows)
+        if not len(distances):
             raise ValueError(
                 "this result has no calibration of distributions: no feature is continuous, or none was tested"
             )
-        return cls(found.sort_values(ascending=False).head(max_features), limit=limit)
+        return cls(distances.sort_values(ascending=False).head(max_features), limit=limit)
 
     def spec(self) -> Figure:
         """One panel of distances, or one for each histogram."""
         if self.histograms is None:
             return self._distances()
         shares = self.histograms.to_numpy(dtype=float)
-        n, tenths = shares.shape
-        reach = 1.1 * max(float(np.nanmax(shares, initial=0.0)), 1.5 / tenths)
+        n, n_tenths = shares.shape
+        reach = 1.1 * max(float(np.nanmax(shares, initial=0.0)), 1.5 / n_tenths)
         named = zip(map(str, self.histograms.index), shares, strict=True)
-        panels = tuple(self._histogram(name, own, reach) for name, own in named)
-        columns = min(n, MOST_COLUMNS)
+        panels = tuple(self._histogram(name, tenths, reach) for name, tenths in named)
+        columns = min(n, MAX_ABREAST)
         return Figure(panels, 0.5 + 1.35 * -(-n // columns), columns=columns)
 
     def _distances(self) -> Figure:
@@ -92,10 +87,10 @@ class CalibrationDisplay(Display):
         if self.limit is not None:
             marks.append(Rule("limit", self.limit))
             keys = (Key("limit", "above: see the checks"),)
-        told = Told("Distances", about="Distance of the conditional distribution of each feature from held-out rows")
+        about = "Distance of the conditional distribution of each feature from held-out rows"
         label, limits = "distance of the distribution\nfrom held-out rows (KS)", (0.0, np.inf)
-        panel = Panel(places, tuple(marks), label, keys=keys, holds=(0.0,), within=limits, told=told)
-        return Figure((panel,), places.height())
+        panel = Panel(places, tuple(marks), label, keys=keys, holds=(0.0,), within=limits)
+        return Figure((replace(panel, caption=Caption("Distances", about=about)),), places.height())
 
     def _histogram(self, name: str, shares: Any, reach: float) -> Panel:
         tenths = shares.size
@@ -109,7 +104,7 @@ class CalibrationDisplay(Display):
         ticks = ((0.0, "0"), (0.5, "0.5"), (1.0, "1"))
         places = Places.numbers("PIT", (np.arange(tenths) + 0.5) / tenths, (0.0, 1.0), ticks)
         panel = Panel(places, tuple(marks), "share of rows", title=shown(name, 12), keys=tuple(keys))
-        return replace(panel, span=(0.0, reach), told=Told(name, about=about))
+        return replace(panel, span=(0.0, reach), caption=Caption(name, about=about))
 
 
 def _histograms(result: SelectionResult, features: str | Sequence[str]) -> pd.DataFrame:

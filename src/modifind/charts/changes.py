@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from modifind.charts.base import SingleDisplay
-from modifind.charts.spec import Figure, Key, Line, Panel, Places, Rule, Told, values_of
+from modifind.charts.spec import Caption, Figure, Key, Line, Panel, Places, Rule, values_of
 from modifind.result.selection_result import PARTS, SelectionResult
 
 ROLES = {"mean": "average", "spread": "spread", "shape": "shape"}
@@ -25,11 +25,6 @@ class ChangesDisplay(SingleDisplay):
         `mean_adjusted`, `spread_adjusted` and `shape_adjusted` by feature, in drawing order.
     alpha : float, default=0.05
         Level, drawn as a dashed line.
-
-    Attributes
-    ----------
-    figure_, ax_ : Figure, Axes
-        What `plot` drew on.
 
     Examples
     --------
@@ -64,7 +59,7 @@ class ChangesDisplay(SingleDisplay):
         apart = [Rule("separator", k - 0.5, place=True) for k in places.at[1:]]
         keys = (*(Key(ROLES[part], part, "point") for part in PARTS), Key("level", f"level {self.alpha:g}"))
         ticks = ((1.0, "1"), (0.01, "0.01"), (1e-4, "0.0001"), (SMALLEST, "≤ 1e-6"))
-        told = Told("What each feature changes", about="Adjusted p-values of what each feature changes")
+        caption = Caption("What each feature changes", about="Adjusted p-values of what each feature changes")
         marks = (*lines, Rule("level", self.alpha), *apart)
-        panel = Panel(places, marks, "adjusted p-value", keys=keys, ticks=ticks, log=True, told=told)
+        panel = Panel(places, marks, "adjusted p-value", keys=keys, ticks=ticks, log=True, caption=caption)
         return Figure((replace(panel, span=(1.6, 0.6 * SMALLEST)),), places.height(), legend_columns=4)

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from modifind.charts.base import AlongDisplay, told_along
+from modifind.charts.base import AlongDisplay, caption_along
 from modifind.charts.labels import Words, number, shortened, with_limits
 from modifind.charts.spec import Band, Figure, Key, Line, Mark, Panel, Rule, limits_of, values_of
 from modifind.result.selection_result import SelectionResult
@@ -34,11 +34,6 @@ class CurveDisplay(AlongDisplay):
         `mean_effect` and `sd_ratio` of all rows together, drawn as dashed lines.
     words : Words, optional
         What arms and outcome are called.
-
-    Attributes
-    ----------
-    figure_, axes_ : Figure, list of Axes
-        What `plot` drew on.
 
     Examples
     --------
@@ -105,8 +100,8 @@ class CurveDisplay(AlongDisplay):
         texts = [
             f"{title.lower()} {with_limits(*known)}{rows}" for *known, rows in zip(values, low, high, near, strict=True)
         ]
-        told = told_along(panel.places, title, note, texts)
-        return replace(panel, marks=(*marks, Line(role, values)), keys=tuple(keys), told=told)
+        caption = caption_along(panel.places, title, note, texts)
+        return replace(panel, marks=(*marks, Line(role, values)), keys=tuple(keys), caption=caption)
 
 
 def _ratio_note(words: Words) -> str:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from modifind.charts.base import AlongDisplay, SingleDisplay, told_along
+from modifind.charts.base import AlongDisplay, SingleDisplay, caption_along
 from modifind.charts.labels import number, with_limits
 from modifind.charts.spec import Band, Figure, Key, Line, Mark, Panel, limits_of
 
@@ -26,11 +26,6 @@ class D2Display(AlongDisplay, SingleDisplay):
         Whether the feature has categories.
     words : Words, optional
         What the arms are called.
-
-    Attributes
-    ----------
-    figure_, ax_ : Figure, Axes
-        What `plot` drew on.
 
     Examples
     --------
@@ -61,8 +56,8 @@ class D2Display(AlongDisplay, SingleDisplay):
             + ("" if math.isnan(start) else f"; if it changed nothing {number(start)} to {number(stop)}")
             for *known, start, stop in zip(values, low, high, null_low, null_high, strict=True)
         ]
-        told = told_along(places, "Distance between the arms", note, texts)
+        caption = caption_along(places, "Distance between the arms", note, texts)
         marks.append(Line("distance", values))
         label, limits = "distance of the\narms' outcomes (D²)", (0.0, math.inf)
-        panel = Panel(places, tuple(marks), label, keys=tuple(keys), holds=(0.0,), within=limits, told=told)
+        panel = Panel(places, tuple(marks), label, keys=tuple(keys), holds=(0.0,), within=limits, caption=caption)
         return Figure((panel,), places.height(2.5))

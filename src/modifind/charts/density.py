@@ -13,14 +13,14 @@ import pandas as pd
 from modifind._typing import Array
 from modifind.charts.base import Display, column_of
 from modifind.charts.labels import MISSING, PLAIN_WORDS, Words, number, percent, shortened, shown, value_text
-from modifind.charts.spec import Band, Bars, Figure, Key, Line, Mark, Panel, Places, Rule, Told, limits_of
+from modifind.charts.spec import Band, Bars, Caption, Figure, Key, Line, Mark, Panel, Places, Rule, limits_of
 from modifind.data.wording import printable
 from modifind.result.selection_result import SelectionResult
 
 ARMS = ("treated", "control")
 DEFAULT_NUMBERS = 3  # values of a continuous feature that are shown unless the user chooses
-MOST_COLUMNS = 3
-MOST_TICKS = 12
+MAX_ABREAST = 3
+MAX_LEVEL_TICKS = 12
 TITLES, TITLE = {1: 40, 2: 22, 4: 22}, 14  # letters above axes by the number of values, and above three in a row
 
 
@@ -92,7 +92,7 @@ class DensityDisplay(Display):
     def spec(self) -> Figure:
         """For every value the densities, and the witness function beneath; the same scales for all."""
         n = len(self.values_)
-        columns = n if n <= MOST_COLUMNS else (2 if n == 4 else MOST_COLUMNS)
+        columns = n if n <= MAX_ABREAST else (2 if n == 4 else MAX_ABREAST)
         parts = [self.densities[_is(self.densities["value"], value)] for value in self.values_]
         upper = [self._upper(value, part) for value, part in zip(self.values_, parts, strict=True)]
         lower = [self._lower(part) for part in parts]
@@ -103,7 +103,7 @@ class DensityDisplay(Display):
         words, short = self.words, self.words.short
         (treated, _, _), (control, _, _), (witness, _, _) = (limits_of(part, name) for name in (*ARMS, "witness"))
         write = percent if self.words.levels else number
-        peaks = [number(_peak(part["outcome"].to_numpy(dtype=float), own)) for own in (treated, control)]
+        peaks = [number(_peak(part["outcome"].to_numpy(dtype=float), arm)) for arm in (treated, control)]
         about = f"Outcomes of both arms where {self.feature} is {value_text(value)}. Most common near {peaks[0]} under "
         about += f"{words.treated} and near {peaks[1]} under {words.control}."
         # Very many points say the same words: these are kept once.
@@ -114,11 +114,11 @@ class DensityDisplay(Display):
         form = "box" if self.words.levels else "line"
         keys = tuple(Key(arm, getattr(short, arm), form, getattr(words, arm)) for arm in ARMS)
         panel = self._panel(part, ARMS, what.strip(), title=self._title(value), keys=keys, joined=True)
-        return replace(panel, within=(0.0, math.inf), told=Told(about=about, words=said, texts=texts))
+        return replace(panel, within=(0.0, math.inf), caption=Caption(about=about, words=said, texts=texts))
 
     def _panel(self, part: pd.DataFrame, names: Sequence[str], label: str, **words: Any) -> Panel:
         """Lines or bars with the same scale at all values."""
-        held = [0.0, *(float(own) for name in names for side in limits_of(self.densities, name) for own in side)]
+        held = [0.0, *(float(height) for name in names for side in limits_of(self.densities, name) for height in side)]
         known = [value for value in held if math.isfinite(value)]
         words |= {"holds": (min(known), max(known)), "percent": self.words.levels}
         weak = "low_support" in part and bool(part["low_support"].any())
@@ -134,7 +134,7 @@ class DensityDisplay(Display):
         name = self.words.short.outcome
         if not self.words.levels:
             return Places.numbers(name, outcome, (self.densities["outcome"].min(), self.densities["outcome"].max()))
-        steps = slice(None, None, -(-outcome.size // MOST_TICKS))
+        steps = slice(None, None, -(-outcome.size // MAX_LEVEL_TICKS))
         ticks = [(float(k), number(level)) for k, level in enumerate(outcome)][steps]
         places = Places.numbers(name, np.arange(outcome.size, dtype=float), (-0.5, outcome.size - 0.5), ticks)
         return replace(places, labels=tuple(map(number, outcome)))
@@ -153,7 +153,7 @@ class DensityDisplay(Display):
     def _title(self, value: Any) -> str:
         """The feature and its value, on two lines where one is too short for any; of long categories the name alone."""
         name, letters = printable(str(self.feature)), TITLES.get(len(self.values_), TITLE)
-        longest = max(len(value_text(own)) for own in self.values_)
+        longest = max(len(value_text(shown_value)) for shown_value in self.values_)
         if len(name) + 3 + longest <= letters:
             return f"{name} = {value_text(value)}"
         if longest + 2 <= letters:
@@ -195,10 +195,10 @@ def _chosen(densities: pd.DataFrame, numbers: bool, values: Sequence[Any], featu
 
 def _place(known: list[Any], value: Any, numbers: bool, feature: str) -> int:
     """Place of the nearest number, or of the category."""
-    texts = [value_text(own) for own in known]
+    texts = [*map(value_text, known)]
     if numbers and value_text(value) != MISSING:
         try:
-            there = [k for k, own in enumerate(known) if not pd.isna(own)]
+            there = [k for k, number in enumerate(known) if not pd.isna(number)]
             return min(there, key=lambda k: abs(known[k] - float(value)))
         except (TypeError, ValueError):
             raise ValueError(f"{feature!r} has numbers; {value!r} is not one") from None

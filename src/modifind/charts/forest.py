@@ -14,16 +14,16 @@ from scipy.stats import t as student_t
 from modifind.charts.base import SingleDisplay
 from modifind.charts.labels import PLAIN_WORDS, Words, number, typographic, with_limits
 from modifind.charts.scale import Scale
-from modifind.charts.spec import Band, Column, Figure, Key, Line, Panel, Places, Rule, Told, spanning, values_of
+from modifind.charts.spec import Band, Caption, Figure, Key, Line, Panel, Places, Rule, TextColumn, spanning, values_of
 from modifind.result.explained import MIN_SUPPORT
 from modifind.result.selection_result import SelectionResult, readable_p
 
-MOST_FEATURES = 8
-MOST_LEVELS = 8  # of a feature; those with the most rows
+MAX_FOREST_FEATURES = 8
+MAX_FOREST_LEVELS = 8  # of a feature; those with the most rows
 WIDTH = 7.0  # inches
-MOST_RATIO = 100.0  # that is drawn
+MAX_DRAWN_RATIO = 100.0  # that is drawn
 RATIO_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
-LEAST_TICKS, MOST_TICKS = 3, 6
+MIN_RATIO_TICKS, MAX_RATIO_TICKS = 3, 6
 
 
 @dataclass(eq=False, repr=False)
@@ -47,11 +47,6 @@ class ForestDisplay(SingleDisplay):
     simultaneous : bool, default=False
         Whether limits hold simultaneously (Bonferroni over the subgroups drawn) or separately.
 
-    Attributes
-    ----------
-    figure_, ax_ : Figure, Axes
-        What `plot` drew on.
-
     Examples
     --------
     >>> import pandas as pd
@@ -73,7 +68,7 @@ class ForestDisplay(SingleDisplay):
 
     @classmethod
     def from_result(
-        cls, result: SelectionResult, *, max_features: int = MOST_FEATURES, simultaneous: bool = False
+        cls, result: SelectionResult, *, max_features: int = MAX_FOREST_FEATURES, simultaneous: bool = False
     ) -> ForestDisplay:
         """The selected features, most significant first, and others up to `max_features` in all."""
         if not len(result.subgroups):
@@ -106,11 +101,10 @@ class ForestDisplay(SingleDisplay):
     def spec(self) -> Figure:
         """A row for every feature, one for each of its subgroups below it, and columns of numbers beside them."""
         rows, short = self._rows(), self.words.short
-        labels = [str(row["label"]) for row in rows]
-        low, effect, high = (np.array([row[name] for row in rows], dtype=float) for name in ("low", "effect", "high"))
-        weak = np.array([row["few"] for row in rows], dtype=bool)
-        heads = tuple(bool(row["head"]) for row in rows)
-        places = Places("", np.arange(len(rows), dtype=float), tuple(labels), True, weak, rows=True, heads=heads)
+        effect, low, high = np.array([row.limits for row in rows]).reshape(-1, 3).T
+        labels, heads = tuple(row.label for row in rows), tuple(row.head for row in rows)
+        weak = np.array([row.few for row in rows], dtype=bool)
+        places = Places("", np.arange(len(rows), dtype=float), labels, True, weak, rows=True, heads=heads)
         whole = float(self.overall.get("mean_effect", math.nan))
         rules = [Rule("neutral", self.words.neutral)] + [Rule("overall", whole)] * math.isfinite(whole)
         keys = [
@@ -121,70 +115,80 @@ class ForestDisplay(SingleDisplay):
             keys.append(Key("overall", f"{self.words.whom}, {number(whole)}"))
         name = self.words.effect if self.words.is_ratio else "effect"
         columns = (
-            Column(f"n {short.treated} | {short.control}", [row["n"] for row in rows], before=True),
-            Column(f"{name} (95% limits)", [row["text"] for row in rows], narrow=True),
-            Column("p" if not self.p_adjusted else "adjusted p", [row["p"] for row in rows]),
+            TextColumn(f"n {short.treated} | {short.control}", [row.n for row in rows], before=True),
+            TextColumn(f"{name} (95% limits)", [row.text for row in rows], narrow=True),
+            TextColumn("p" if not self.p_adjusted else "adjusted p", [row.p for row in rows]),
         )
-        texts = tuple(row["said"] for row in rows)
-        told = Told(f"{self.words.effect.capitalize()} by subgroup", about=self._about(rows), texts=texts)
+        texts = tuple(row.said for row in rows)
+        caption = Caption(f"{self.words.effect.capitalize()} by subgroup", about=self._about(rows), texts=texts)
         marks = (*rules, Band("average", low, high), Line("average", effect))
         label, sides = self.words.effect_label, self.words.sides
-        panel = Panel(places, marks, label, sides, keys=tuple(keys), told=told, columns=columns)
+        panel = Panel(places, marks, label, sides, keys=tuple(keys), caption=caption, columns=columns)
         if self.words.is_ratio:
             panel = replace(panel, log=True, **_ratio_axis(panel))
         return Figure((panel,), 0.9 + 0.2 * len(rows), width=WIDTH)
 
-    def _rows(self) -> list[dict[str, Any]]:
-        """What each row has, from top to bottom."""
-        found: list[dict[str, Any]] = []
-        whole = [float(self.overall.get(f"mean_effect{end}", math.nan)) for end in ("_low", "", "_high")]
-        if not math.isnan(whole[1]):
-            rows, told = _counts(*self.n_rows) if self.n_rows else "", self._told(whole[1], whole[0], whole[2])
-            first = dict(zip(("low", "effect", "high"), whole, strict=True)) | {"label": self.words.whom.capitalize()}
-            found.append({**first, "head": True, "p": "", "n": rows, "text": told, "few": False, "said": told})
-        blank = {"low": math.nan, "effect": math.nan, "high": math.nan, "few": False, "n": "", "text": "", "said": ""}
-        for (feature, column), own in self.limits().groupby(["feature", "column"], sort=False):
-            star = "★ " if feature in self.selected else ""
-            name = str(feature) if feature == column else f"{feature}: {column}"
+    def _rows(self) -> list[_Row]:
+        """All rows, from top to bottom."""
+        rows, ratio = [], self.words.is_ratio
+        whole = _three(self.overall, ("mean_effect", "mean_effect_low", "mean_effect_high"))
+        if not math.isnan(whole[0]):
+            counts, text = _counts(*self.n_rows) if self.n_rows else "", with_limits(*whole, ratio=ratio)
+            rows.append(_Row(self.words.whom.capitalize(), whole, n=counts, text=text, said=text))
+        for (feature, column), levels in self.limits().groupby(["feature", "column"], sort=False):
+            name = f"{'★ ' * (feature in self.selected)}{feature if feature == column else f'{feature}: {column}'}"
             p_value = self.p_adjusted.get(str(feature), math.nan)
-            p_shown = "" if math.isnan(p_value) else readable_p(p_value)
-            found.append({**blank, "label": f"{star}{name}", "head": True, "p": p_shown})
-            for row in own.to_dict("records"):
-                n_treated, n_control = int(row["n_treated"]), int(row["n_control"])
-                told = "" if math.isnan(row["effect"]) else self._told(row["effect"], row["low"], row["high"])
-                rows = _counts(n_treated, n_control)
-                nothing = "no ratio" if self.words.is_ratio and n_treated and n_control else "too few rows"
-                found.append(
-                    {
-                        **{name: float(row[name]) for name in ("low", "effect", "high")},
-                        **{"label": typographic(str(row["level"])), "head": False, "p": "", "n": rows},
-                        **{"few": min(n_treated, n_control) < MIN_SUPPORT, "said": f"{told} ({rows} rows)"},
-                        "text": told or nothing,
-                    }
-                )
-        return found
+            rows.append(_Row(name, p="" if math.isnan(p_value) else readable_p(p_value)))
+            rows += [self._level(row) for row in levels.to_dict("records")]
+        return rows
 
-    def _told(self, effect: float, low: float, high: float) -> str:
-        return with_limits(effect, low, high, ratio=self.words.is_ratio)
+    def _level(self, row: dict[Any, Any]) -> _Row:
+        """The row of one subgroup."""
+        arms, ratio = (int(row["n_treated"]), int(row["n_control"])), self.words.is_ratio
+        counts, limits = _counts(*arms), _three(row, ("effect", "low", "high"))
+        text = "" if math.isnan(limits[0]) else with_limits(*limits, ratio=ratio)
+        nothing = "no ratio" if ratio and min(arms) else "too few rows"
+        said, few = f"{text} ({counts} rows)", min(arms) < MIN_SUPPORT
+        label = typographic(str(row["level"]))
+        return _Row(label, limits, head=False, few=few, n=counts, text=text or nothing, said=said)
 
-    def _about(self, rows: list[dict[str, Any]]) -> str:
+    def _about(self, rows: list[_Row]) -> str:
         """What stands for the figure where it is not seen."""
-        told = [f"{row['label']}: {row['text']}".strip() for row in rows if not row["head"]]
-        return f"{self.words.effect.capitalize()} by subgroup, {self.words.outcome}. {'; '.join(told)}."
+        texts = [f"{row.label}: {row.text}".strip() for row in rows if not row.head]
+        return f"{self.words.effect.capitalize()} by subgroup, {self.words.outcome}. {'; '.join(texts)}."
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row of the figure: a heading or a subgroup, with its effect and the texts beside it."""
+
+    label: str
+    limits: tuple[float, float, float] = (math.nan,) * 3  # around the effect, which is the first
+    head: bool = True
+    few: bool = False
+    n: str = ""
+    text: str = ""
+    said: str = ""
+    p: str = ""
 
 
 def _ratio_axis(panel: Panel) -> dict[str, Any]:
     """Ends and ticks of an axis of ratios, which is a logarithm; a ratio of few rows is not drawn to its end."""
     sure, weak = panel.values
     rules = [mark.at for mark in panel.marks if isinstance(mark, Rule)]
-    inside = [min(max(value, 1 / MOST_RATIO), MOST_RATIO) for value in (sure or weak)]
+    inside = [min(max(value, 1 / MAX_DRAWN_RATIO), MAX_DRAWN_RATIO) for value in (sure or weak)]
     low, high = (10.0**end for end in spanning([math.log10(value) for value in (*inside, *rules) if value > 0]))
     ticks = [tick for tick in RATIO_TICKS if low <= tick <= high]
-    if len(ticks) < LEAST_TICKS:
+    if len(ticks) < MIN_RATIO_TICKS:
         return {"span": (low, high), "ticks": tuple(Scale(low, high, 0.0, 1.0).ticks(4))}
-    while len(ticks) > MOST_TICKS:
+    while len(ticks) > MAX_RATIO_TICKS:
         ticks = ticks[ticks.index(1.0) % 2 :: 2]
     return {"span": (low, high), "ticks": tuple((tick, f"{tick:g}") for tick in ticks)}
+
+
+def _three(row: Mapping[Any, float], names: tuple[str, str, str]) -> tuple[float, float, float]:
+    effect, low, high = (float(row.get(name, math.nan)) for name in names)
+    return effect, low, high
 
 
 def _counts(n_treated: int, n_control: int) -> str:
@@ -194,4 +198,4 @@ def _counts(n_treated: int, n_control: int) -> str:
 def _largest(rows: pd.DataFrame) -> pd.DataFrame:
     """Of the subgroups of a feature those with the most rows, in their order."""
     size = rows["n_treated"] + rows["n_control"]
-    return rows.loc[sorted(size.sort_values(ascending=False, kind="stable").index[:MOST_LEVELS])]
+    return rows.loc[sorted(size.sort_values(ascending=False, kind="stable").index[:MAX_FOREST_LEVELS])]

@@ -64,7 +64,7 @@ class Frame:
             for mark in self.panel.marks
             if isinstance(mark, Line | Bars)
         ]
-        return [[round(float(own[k]), 1) for own in drawn if math.isfinite(own[k])] for k in range(self.at.size)]
+        return [[round(float(line[k]), 1) for line in drawn if math.isfinite(line[k])] for k in range(self.at.size)]
 
     def _turn(self, place: float, value: float) -> tuple[float, float]:
         return (value, place) if self.turned else (place, value)
@@ -172,21 +172,21 @@ def spread_apart(places: Sequence[float], gap: float, low: float, high: float) -
             groups.append([(middle * count + before * n_before) / (count + n_before), count + n_before])
     moved = [middle + gap * (k - (count - 1) / 2) for middle, count in groups for k in range(int(count))]
     shift = max(low - moved[0], 0.0) + min(high - moved[-1], 0.0) if moved else 0.0
-    found = [0.0] * len(moved)
+    apart = [0.0] * len(moved)
     for place, k in zip(moved, order, strict=True):
-        found[int(k)] = place + shift
-    return found
+        apart[int(k)] = place + shift
+    return apart
 
 
 def runs(known: NDArray[np.bool_], low: NDArray[np.bool_]) -> list[tuple[slice, bool]]:
     """Stretches of neighbours that are known, cut where support begins or ends; a cut point belongs to both."""
-    found: list[tuple[slice, bool]] = []
+    stretches: list[tuple[slice, bool]] = []
     for k in range(len(known) - 1):
         if not (known[k] and known[k + 1]):
             continue
         unsure = bool(low[k] or low[k + 1])
-        if found and found[-1][0].stop == k + 1 and found[-1][1] == unsure:
-            found[-1] = (slice(found[-1][0].start, k + 2), unsure)
+        if stretches and stretches[-1][0].stop == k + 1 and stretches[-1][1] == unsure:
+            stretches[-1] = (slice(stretches[-1][0].start, k + 2), unsure)
         else:
-            found.append((slice(k, k + 2), unsure))
-    return found
+            stretches.append((slice(k, k + 2), unsure))
+    return stretches

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind.charts.base import SingleDisplay
-from modifind.charts.spec import Bars, Figure, Panel, Places, Texts, Told
+from modifind.charts.spec import Bars, Caption, Figure, Panel, Places, Texts
 from modifind.result.selection_result import SelectionResult, p_text
 
 
@@ -24,11 +24,6 @@ class ImportanceDisplay(SingleDisplay):
         What is drawn and what is written beside it.
     selected : array of bool
         Which bars are coloured.
-
-    Attributes
-    ----------
-    figure_, ax_ : Figure, Axes
-        What `plot` drew on.
 
     Examples
     --------
@@ -60,11 +55,11 @@ class ImportanceDisplay(SingleDisplay):
     def spec(self) -> Figure:
         """Bars with p-values beside them."""
         places = Places.listed(self.names)
-        chosen = [bool(own) for own in self.selected]
-        roles = tuple("selected" if own else "plain" for own in chosen)
-        texts = tuple(f"{'★ ' if own else ''}{p_text(p)}" for own, p in zip(chosen, self.p_adjusted, strict=True))
+        roles = tuple("selected" if chosen else "plain" for chosen in self.selected)
+        stars = ["★ " if chosen else "" for chosen in self.selected]
+        texts = tuple(f"{star}{p_text(p)}" for star, p in zip(stars, self.p_adjusted, strict=True))
         marks = (Bars("plain", self.importance, width=0.7, roles=roles), Texts("note", self.importance, texts))
         span = (0.0, 1.38 * (float(self.importance.max(initial=0.0)) or 1.0))
-        told = Told("Importance", about="Importance of each feature, with adjusted p-values")
-        panel = Panel(places, marks, "importance (variance of D²)", span=span, told=told)
+        caption = Caption("Importance", about="Importance of each feature, with adjusted p-values")
+        panel = Panel(places, marks, "importance (variance of D²)", span=span, caption=caption)
         return Figure((panel,), places.height())

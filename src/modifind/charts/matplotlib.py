@@ -40,11 +40,11 @@ WEAK_HATCH = "/////"
 WEAK: dict[str, Any] = {"facecolor": "none", "edgecolor": FAINT, "hatch": WEAK_HATCH, "alpha": 0.55, "linewidth": 0}
 MISSING_GAP = 0.14  # of the range of values
 TALL = 28  # letters that fit beside axes
-MOST_LEVELS = 6  # ticks of an outcome with few values
+MAX_OUTCOME_TICKS = 6  # ticks of an outcome with few values
 
 
 @dataclass(frozen=True)
-class Look:
+class RoleStyle:
     """How a role is drawn: the line style, the marker and the hatch tell it apart without its colour."""
 
     colour: str
@@ -55,28 +55,28 @@ class Look:
     hatch: str | None = None
 
 
-LOOKS = {
-    **dict.fromkeys(("average", "selected", "fit", "rank"), Look(SELECTED)),
-    "spread": Look(SPREAD, marker="s"),
-    "shape": Look(SHAPE, marker="^"),
-    "distance": Look(SHAPE),
-    "q10": Look(SELECTED, (0, (1, 1)), "v", 1.6, 0.13),
-    "q50": Look(INK, "-", "o", 2.0, 0.13),
-    "q90": Look(SPREAD, (0, (7, 1.5)), "^", 1.6, 0.13),
-    "treated": Look(SELECTED, width=1.5),
-    "control": Look(CONTROL, (0, (4, 1.5)), width=1.5, hatch="....."),
-    "witness": Look(INK, width=1.5),
-    "null": Look(FAINT, shade=0.3),
-    "bounds": Look(BOUND, width=1.6, shade=0.55),
-    "limits": Look(BOUND, shade=0.22),
-    "neutral": Look(INK, width=0.7),
-    "overall": Look(INK, (0, (5, 2)), width=1.1),
-    "level": Look(INK, (0, (4, 1.5)), width=1.0),
-    "limit": Look(SPREAD, (0, (4, 1.5)), width=1.2),
-    "clip": Look(INK, (0, (1, 1.5)), width=1.0),
-    "separator": Look(PLAIN, width=0.4),
-    "plain": Look(PLAIN),
-    "unsure": Look(FAINT, hatch=WEAK_HATCH),
+STYLES = {
+    **dict.fromkeys(("average", "selected", "fit", "rank"), RoleStyle(SELECTED)),
+    "spread": RoleStyle(SPREAD, marker="s"),
+    "shape": RoleStyle(SHAPE, marker="^"),
+    "distance": RoleStyle(SHAPE),
+    "q10": RoleStyle(SELECTED, (0, (1, 1)), "v", 1.6, 0.13),
+    "q50": RoleStyle(INK, "-", "o", 2.0, 0.13),
+    "q90": RoleStyle(SPREAD, (0, (7, 1.5)), "^", 1.6, 0.13),
+    "treated": RoleStyle(SELECTED, width=1.5),
+    "control": RoleStyle(CONTROL, (0, (4, 1.5)), width=1.5, hatch="....."),
+    "witness": RoleStyle(INK, width=1.5),
+    "null": RoleStyle(FAINT, shade=0.3),
+    "bounds": RoleStyle(BOUND, width=1.6, shade=0.55),
+    "limits": RoleStyle(BOUND, shade=0.22),
+    "neutral": RoleStyle(INK, width=0.7),
+    "overall": RoleStyle(INK, (0, (5, 2)), width=1.1),
+    "level": RoleStyle(INK, (0, (4, 1.5)), width=1.0),
+    "limit": RoleStyle(SPREAD, (0, (4, 1.5)), width=1.2),
+    "clip": RoleStyle(INK, (0, (1, 1.5)), width=1.0),
+    "separator": RoleStyle(PLAIN, width=0.4),
+    "plain": RoleStyle(PLAIN),
+    "unsure": RoleStyle(FAINT, hatch=WEAK_HATCH),
 }
 BAR_SHADES = {"treated": 0.75, "rank": 0.6, "witness": 0.55}
 
@@ -181,9 +181,9 @@ class _ValueAxis:
         self.along = np.zeros(missing.size, dtype=bool) if places.discrete else ~missing
         self.weak = places.weak
 
-    def look(self, role: str) -> Look:
+    def look(self, role: str) -> RoleStyle:
         """How a role looks; grey where all of the panel rests on few rows."""
-        return replace(LOOKS[role], colour=FAINT) if self.panel.weak else LOOKS[role]
+        return replace(STYLES[role], colour=FAINT) if self.panel.weak else STYLES[role]
 
     def draw(self, mark: Mark) -> None:
         """One mark."""
@@ -194,7 +194,7 @@ class _ValueAxis:
         elif isinstance(mark, Bars):
             self._bars(mark)
         elif isinstance(mark, Rule):
-            self._rule(mark, LOOKS[mark.role])
+            self._rule(mark, STYLES[mark.role])
         elif isinstance(mark, Texts):
             pad = 0.0145 * (self.panel.reach[1] - self.panel.reach[0])
             for at, value, text in zip(self.at, mark.values, mark.texts, strict=True):
@@ -203,7 +203,7 @@ class _ValueAxis:
     def _flip(self, at: Any, values: Any) -> tuple[Any, Any]:
         return (values, at) if self.places.sideways else (at, values)
 
-    def _line(self, mark: Line, look: Look) -> None:
+    def _line(self, mark: Line, look: RoleStyle) -> None:
         """A line over numbers, points over categories, and what rests on few rows in grey."""
         if self.along.any():
             x, y, weak = self.at[self.along], mark.values[self.along], self.weak[self.along]
@@ -224,7 +224,7 @@ class _ValueAxis:
                 hollow = self._flip(at, np.where(weak, y, np.nan))
                 self.ax.plot(*hollow, markerfacecolor="white", markeredgecolor=FAINT, **marks)
 
-    def _band(self, mark: Band, look: Look) -> None:
+    def _band(self, mark: Band, look: RoleStyle) -> None:
         """An area over numbers; bars or boxes over categories, hatched or dotted where there are few rows."""
         weak, fill = self.weak & mark.marks_weak, {"color": look.colour, "alpha": look.shade, "linewidth": 0}
         if self.along.any():
@@ -254,7 +254,7 @@ class _ValueAxis:
     def _bars(self, mark: Bars) -> None:
         """Bars from zero, hatched or hollow as their role is, with their limits."""
         at, look = self.at + mark.shift, self.look(mark.role)
-        roles = [LOOKS[role].colour for role in mark.roles]
+        roles = [STYLES[role].colour for role in mark.roles]
         hatch = WEAK_HATCH if self.panel.weak else look.hatch
         face = roles or to_rgba(look.colour, 0.0 if hatch else BAR_SHADES.get(mark.role, 1.0))
         edge = {"edgecolor": look.colour, "hatch": hatch, "linewidth": 0.8} if hatch else {"linewidth": 0}
@@ -263,7 +263,7 @@ class _ValueAxis:
             colour, line = (FAINT, ":") if self.panel.weak else (INK, "-")
             self.ax.vlines(at, mark.low, mark.high, color=colour, linestyle=line, linewidth=1.1, zorder=3)
 
-    def _rule(self, mark: Rule, look: Look) -> None:
+    def _rule(self, mark: Rule, look: RoleStyle) -> None:
         """A line across the axes, or an area."""
         upright = mark.place != self.places.sideways
         if mark.half:
@@ -307,8 +307,8 @@ class _ValueAxis:
         heads = self.places.heads
         if not heads:
             return
-        rooms = [LETTER_WIDTH * (3 + max(map(len, (own.title, *own.texts)))) for own in self.panel.columns]
-        before = sum(room for own, room in zip(self.panel.columns, rooms, strict=True) if own.before)
+        rooms = [LETTER_WIDTH * (3 + max(map(len, (column.title, *column.texts)))) for column in self.panel.columns]
+        before = sum(room for column, room in zip(self.panel.columns, rooms, strict=True) if column.before)
         names = LETTER_WIDTH * LABEL_SIZE / NOTE_SIZE * (4 + max(map(len, self.places.ticked)))
         self.ax.set_yticks([])
         ends = {True: -before, False: 8.0}
@@ -352,8 +352,8 @@ class _ValueAxis:
             ax.set_xlim(*spanning(places.holds, pad=0.015))
         if places.ticks:
             ax.set_xticks(*map(list, zip(*places.ticks, strict=True)))
-            if len(places.ticks) > MOST_LEVELS:
-                ax.locator_params(axis="x", nbins=MOST_LEVELS)
+            if len(places.ticks) > MAX_OUTCOME_TICKS:
+                ax.locator_params(axis="x", nbins=MAX_OUTCOME_TICKS)
         elif crowd > 1:
             ax.locator_params(axis="x", nbins=3)
         else:
@@ -418,7 +418,7 @@ def _legend(parent: Axes | Figure, entries: Sequence[tuple[Any, str]], n_columns
 
 def _handle(key: Key) -> Any:
     """What stands for a role in the legend."""
-    look = LOOKS[key.role]
+    look = STYLES[key.role]
     if key.form == "line":
         return Line2D([], [], color=look.colour, linestyle=look.line, linewidth=look.width)
     if key.form == "point":

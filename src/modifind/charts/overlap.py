@@ -10,7 +10,7 @@ import pandas as pd
 
 from modifind.charts.base import SingleDisplay
 from modifind.charts.labels import PLAIN_WORDS, Words, percent
-from modifind.charts.spec import Bars, Figure, Key, Panel, Places, Rule, Told, values_of
+from modifind.charts.spec import Bars, Caption, Figure, Key, Panel, Places, Rule, values_of
 from modifind.result.selection_result import SelectionResult
 
 ARMS = ("treated", "control")
@@ -28,11 +28,6 @@ class OverlapDisplay(SingleDisplay):
         Limits that scores were clipped to, drawn as dotted lines.
     words : Words, optional
         What the arms are called.
-
-    Attributes
-    ----------
-    figure_, ax_ : Figure, Axes
-        What `plot` drew on.
 
     Examples
     --------
@@ -73,5 +68,5 @@ class OverlapDisplay(SingleDisplay):
         keys = [Key(arm, getattr(short, arm), "box", getattr(words, arm)) for arm in ARMS]
         keys += [Key("clip", "clipped beyond")] if clips else []
         panel = Panel(places, (*bars, Rule("neutral", 0.0), *clips), "share of the arm", keys=tuple(keys))
-        panel = replace(panel, span=(-reach, reach), percent=True, mirrored=True, told=Told(about=about))
+        panel = replace(panel, span=(-reach, reach), percent=True, mirrored=True, caption=Caption(about=about))
         return Figure((panel,), 2.5)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from modifind._typing import Array
-from modifind.charts.base import AlongDisplay, SingleDisplay, told_along
+from modifind.charts.base import AlongDisplay, SingleDisplay, caption_along
 from modifind.charts.labels import with_limits
 from modifind.charts.spec import Band, Figure, Key, Line, Mark, Panel, Rule, limits_of
 
@@ -32,11 +32,6 @@ class QuantileDisplay(AlongDisplay, SingleDisplay):
     words : Words, optional
         What arms and outcome are called.
 
-    Attributes
-    ----------
-    figure_, ax_ : Figure, Axes
-        What `plot` drew on.
-
     Examples
     --------
     >>> import pandas as pd
@@ -58,11 +53,11 @@ class QuantileDisplay(AlongDisplay, SingleDisplay):
                 marks.append(Band(f"q{q}", low, high, shift=shift))
             marks.append(Line(f"q{q}", values, f"{q}%", shift))
         texts = ["; ".join(parts) for parts in zip(*(_said(q, limits) for q, limits in known.items()), strict=True)]
-        told = told_along(self.places, "Low, middle and high outcomes", NOTE, texts)
+        caption = caption_along(self.places, "Low, middle and high outcomes", NOTE, texts)
         lines = [Key(f"q{q}", f"{q}%", "point" if self.discrete else "line") for q in known]
         label, unit = f"quantile effect on {self.words.short.outcome}", self.words.short.difference
         keys = (Key("neutral", "no effect"), *lines)
-        panel = Panel(self.places, tuple(marks), label, unit, keys=keys, told=told)
+        panel = Panel(self.places, tuple(marks), label, unit, keys=keys, caption=caption)
         return Figure((panel,), 1.3 * self.places.height(2.1))
 
 

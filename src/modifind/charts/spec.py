@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from modifind._typing import Array
 from modifind.charts.labels import MINUS, number, shown, tick_labels, value_text
 
-MOST_UPRIGHT = 6  # categories beside each other
+MAX_UPRIGHT = 6  # categories beside each other
 HALF_PAGE = 3.4  # inches; figures are made as wide, so that points of text are points on paper
 ROOM = 38  # letters that fit under axes of half a page
 LETTER = 0.066  # inches, about, of a letter beside axes
-MOST_WEAK = 0.25  # of the range of points with enough rows
+MAX_WEAK_EXCESS = 0.25  # of the range of points with enough rows
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Mark:
 
     def take(self, kept: list[int]) -> Self:
         """The same at some of the places."""
-        sides: dict[str, Any] = {name: own[kept] for name, own in vars(self).items() if isinstance(own, np.ndarray)}
+        sides: dict[str, Any] = {name: side[kept] for name, side in vars(self).items() if isinstance(side, np.ndarray)}
         return replace(self, **sides)
 
 
@@ -185,7 +185,7 @@ class Places:
         """Whether names of categories are so many or so long that they stand one below the other."""
         lines = [len(line) for label in tick_labels(self.labels, width=12) for line in label.split("\n")]
         n = len(self.labels)
-        return self.rows or (self.discrete and (n > MOST_UPRIGHT or n * (max(lines, default=0) + 2) > ROOM))
+        return self.rows or (self.discrete and (n > MAX_UPRIGHT or n * (max(lines, default=0) + 2) > ROOM))
 
     @cached_property
     def ticked(self) -> list[str]:
@@ -220,7 +220,7 @@ class Places:
 
 
 @dataclass(frozen=True)
-class Column:
+class TextColumn:
     """Texts beside the rows of a panel, under a title.
 
     Parameters
@@ -242,7 +242,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Told:
+class Caption:
     """Words beside a panel, for pages that have room for them.
 
     Parameters
@@ -295,9 +295,9 @@ class Panel:
         Whether all of it rests on too few rows.
     joined : bool
         Whether the panel below has the names of the places.
-    told : Told
+    caption : Caption
         Words beside it.
-    columns : tuple of Column
+    columns : tuple of TextColumn
         Texts beside rows.
     """
 
@@ -317,14 +317,14 @@ class Panel:
     log: bool = False
     weak: bool = False
     joined: bool = False
-    told: Told = Told()
-    columns: tuple[Column, ...] = ()
+    caption: Caption = Caption()
+    columns: tuple[TextColumn, ...] = ()
 
     @property
     def values(self) -> tuple[list[float], list[float]]:
         """Finite numbers that are drawn where there are enough rows, and where there are too few."""
-        found = [getattr(mark, name, None) for mark in self.marks for name in ("values", "low", "high")]
-        known, weak = [side for side in found if side is not None], self.places.weak
+        drawn = [getattr(mark, name, None) for mark in self.marks for name in ("values", "low", "high")]
+        known, weak = [side for side in drawn if side is not None], self.places.weak
         sides = np.reshape(np.array(known, dtype=float), (len(known), weak.size))
         return sides[np.isfinite(sides) & ~weak].tolist(), sides[np.isfinite(sides) & weak].tolist()
 
@@ -340,7 +340,7 @@ class Panel:
             values += weak
         elif weak:
             low, high = min(values), max(values)
-            room = MOST_WEAK * (high - low)
+            room = MAX_WEAK_EXCESS * (high - low)
             values += [min(max(value, low - room), high + room) for value in weak]
         return spanning(values, within=self.within)
 
@@ -358,9 +358,9 @@ class Panel:
 
     def take(self, kept: list[int]) -> Panel:
         """Some of the categories."""
-        told = replace(self.told, texts=tuple(self.told.texts[k] for k in kept))
+        caption = replace(self.caption, texts=tuple(self.caption.texts[k] for k in kept))
         marks = tuple(mark.take(kept) for mark in self.marks)
-        return replace(self, places=self.places.take(kept), marks=marks, told=told)
+        return replace(self, places=self.places.take(kept), marks=marks, caption=caption)
 
 
 @dataclass(frozen=True)

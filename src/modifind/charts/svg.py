@@ -17,17 +17,17 @@ from modifind.charts.drawing import Drawing
 from modifind.charts.frame import Frame, runs
 from modifind.charts.labels import MISSING, shortened, text_width
 from modifind.charts.scale import Scale
-from modifind.charts.spec import Column, Line, Panel, Places, Rule, spanning
+from modifind.charts.spec import Line, Panel, Places, Rule, TextColumn, spanning
 
 WIDTH, HEIGHT = 380.0, 236.0
 LEFT, RIGHT, TOP, BOTTOM = 32.0, 12.0, 12.0, 40.0
 STOP = WIDTH - RIGHT
 STACKED, BETWEEN = (120.0, 64.0), 26.0  # heights of panels one below the other, and the room between
 ROW = 26.0
-LISTED_ROW, MOST_COLUMN = 22.0, 170.0
+LISTED_ROW, MAX_COLUMN_WIDTH = 22.0, 170.0
 MISSING_ROOM = 52.0
-MOST_NAME = 128.0
-MOST_ROWS = 30
+MAX_LABEL_WIDTH = 128.0
+MAX_CHART_ROWS = 30
 
 Ticks = Sequence[tuple[float, str]]
 
@@ -68,23 +68,23 @@ def chart(*panels: Panel, height: float = HEIGHT - TOP - BOTTOM) -> Chart:
         drawing, readout = _rows(first)
     else:
         drawing, readout = _over_numbers(panels, STACKED if len(panels) > 1 else (height,))
-    told = first.told
-    return Chart(told.title, told.note, drawing.svg(told.about), readout, _keys(panels), unsure=first.weak)
+    caption = first.caption
+    return Chart(caption.title, caption.note, drawing.svg(caption.about), readout, _keys(panels), unsure=first.weak)
 
 
 def row_chart(panel: Panel, width: float, *, narrow: bool = False) -> Chart:
     """A figure of rows with columns of text beside them; where it is narrow, of the most needed columns alone."""
     columns = [column for column in panel.columns if column.narrow or not narrow]
     drawing, readout = _listed_rows(panel, columns, width)
-    told = panel.told
-    return Chart(told.title, told.note, drawing.svg(told.about), readout, _keys([panel]))
+    caption = panel.caption
+    return Chart(caption.title, caption.note, drawing.svg(caption.about), readout, _keys([panel]))
 
 
 def small_chart(panel: Panel, width: float = 160.0, height: float = 64.0) -> Markup:
     """A figure of bars without axes."""
     drawing, x = Drawing(width, height), Scale(0.0, 1.0, 0.0, width)
     Frame(drawing, panel, x.at(panel.places.at), x, Scale(*panel.reach, height - 6, 4.0), (0.0, width)).draw()
-    return drawing.svg(panel.told.about)
+    return drawing.svg(panel.caption.about)
 
 
 def _keys(panels: Sequence[Panel]) -> tuple[tuple[str, str], ...]:
@@ -92,8 +92,8 @@ def _keys(panels: Sequence[Panel]) -> tuple[tuple[str, str], ...]:
     first = panels[0]
     named = set() if first.places.discrete else {mark.label for mark in first.marks if isinstance(mark, Line)}
     keys = [key for panel in panels for key in panel.all_keys if key.text not in named]
-    found = [("key-band" if key.form == "band" else f"key-{key.role}", key.long or key.text) for key in keys]
-    return tuple(dict.fromkeys(found))
+    entries = [("key-band" if key.form == "band" else f"key-{key.role}", key.long or key.text) for key in keys]
+    return tuple(dict.fromkeys(entries))
 
 
 @dataclass
@@ -140,8 +140,8 @@ class _Across:
         """Where to shade: from a point with enough rows to the next one, or to the edge."""
         gaps, few = self.places.missing, self.places.weak
         edges, weak = [self.left, *self.at[~gaps], self.right], np.array([False, *few[~gaps], False])
-        found = runs(np.ones(weak.size, bool), weak)
-        spans = [(edges[run.start], edges[run.stop - 1]) for run, unsure in found if unsure]
+        stretches = runs(np.ones(weak.size, bool), weak)
+        spans = [(edges[run.start], edges[run.stop - 1]) for run, unsure in stretches if unsure]
         return spans + [(place - 18, place + 18) for place in self.at[gaps & few]]
 
 
@@ -150,12 +150,12 @@ def _over_numbers(panels: Sequence[Panel], heights: Sequence[float]) -> tuple[Dr
     tops = [TOP + sum(heights[:k]) + BETWEEN * k for k in range(len(panels))]
     scales = [Scale(*panel.reach, top + high, top) for panel, top, high in zip(panels, tops, heights, strict=True)]
     ticks = [_ticks(panel, y, 5 if high > 150 else 3) for panel, y, high in zip(panels, scales, heights, strict=True)]
-    widest = max((text_width(text) for own in ticks for _, text in own), default=0.0)
+    widest = max((text_width(text) for panel_ticks in ticks for _, text in panel_ticks), default=0.0)
     labelled = any(isinstance(mark, Line) and mark.label for mark in panels[0].marks)
     across, bottom = _Across(panels[0].places, max(LEFT, 14 + widest), 28.0 * labelled), scales[-1].start
     drawing, frames = Drawing(WIDTH, bottom + BOTTOM), []
-    for panel, y, own in zip(panels, scales, ticks, strict=True):
-        across.ground(drawing, panel, y, own)
+    for panel, y, panel_ticks in zip(panels, scales, ticks, strict=True):
+        across.ground(drawing, panel, y, panel_ticks)
         frames.append(Frame(drawing, panel, across.at, across.scale, y, (across.left, STOP)))
         frames[-1].draw()
     across.axis(drawing, bottom)
@@ -165,7 +165,7 @@ def _over_numbers(panels: Sequence[Panel], heights: Sequence[float]) -> tuple[Dr
 def _rows(panel: Panel) -> tuple[Drawing, dict[str, Any]]:
     """Over categories, one below the other."""
     places = panel.places
-    names = [shortened(label, MOST_NAME, middle=True) for label in places.labels]  # ends often tell them apart
+    names = [shortened(label, MAX_LABEL_WIDTH, middle=True) for label in places.labels]  # ends often tell them apart
     left = 16 + max(map(text_width, names), default=0.0)
     row = ROW + 5 * max(len({mark.shift for mark in panel.marks if isinstance(mark, Line)}) - 1, 0)
     room = row * max(len(names), 2)
@@ -181,7 +181,7 @@ def _rows(panel: Panel) -> tuple[Drawing, dict[str, Any]]:
     for label, place, unsure in zip(places.labels, at, places.weak, strict=True):
         if unsure:
             drawing.rect(left, place - row / 2 + 1, STOP - left, row - 2, "unsure")
-        drawing.text(left - 8, place + 4, label, "category", anchor="end", room=MOST_NAME, middle=True)
+        drawing.text(left - 8, place + 4, label, "category", anchor="end", room=MAX_LABEL_WIDTH, middle=True)
     # The name is that of what is measured: categories stand beside the rows.
     _name_axis(drawing, panel.label or places.name, left, STOP, bottom)
     frame = Frame(drawing, panel, at, y, x, (TOP, bottom), turned=True)
@@ -189,13 +189,13 @@ def _rows(panel: Panel) -> tuple[Drawing, dict[str, Any]]:
     return drawing, _readout([frame], "y", (left, TOP, STOP, bottom))
 
 
-def _listed_rows(panel: Panel, columns: Sequence[Column], width: float) -> tuple[Drawing, dict[str, Any]]:
+def _listed_rows(panel: Panel, columns: Sequence[TextColumn], width: float) -> tuple[Drawing, dict[str, Any]]:
     """Rows whose names begin at the left, headings among them, with columns of text before and after the drawing."""
     places, bottom = panel.places, TOP + LISTED_ROW * (len(panel.places.labels) + 1)
     drawing = Drawing(width, bottom + BOTTOM + (16 if panel.unit else 0))
-    widths = [min(max(map(text_width, (own.title, *own.texts)), default=0.0) + 14, MOST_COLUMN) for own in columns]
-    left = 4 + min(max(map(text_width, places.labels), default=0.0) + 10, MOST_NAME)
-    right = width - sum(room for own, room in zip(columns, widths, strict=True) if not own.before)
+    widths = [min(max(map(text_width, (column.title, *column.texts))) + 14, MAX_COLUMN_WIDTH) for column in columns]
+    left = 4 + min(max(map(text_width, places.labels), default=0.0) + 10, MAX_LABEL_WIDTH)
+    right = width - sum(room for column, room in zip(columns, widths, strict=True) if not column.before)
     ends = {True: left, False: right}
     y = Scale(0.0, 1.0, TOP + 1.5 * LISTED_ROW, TOP + 2.5 * LISTED_ROW)
     at = y.at(places.at)
@@ -230,14 +230,14 @@ def _name_axis(
 def _readout(frames: Sequence[Frame], axis: str, box: tuple[float, ...]) -> dict[str, Any]:
     """Where the points are and what is said there."""
     at, panel, said = frames[0].at, frames[0].panel, _said(frames[0].panel)
-    words, order = panel.told.words, np.argsort(at, kind="stable")
-    spots = [[*chain(*own)] for own in zip(*(frame.spots() for frame in frames), strict=True)]
+    words, order = panel.caption.words, np.argsort(at, kind="stable")
+    spots = [[*chain(*pixels)] for pixels in zip(*(frame.spots() for frame in frames), strict=True)]
     return {
         "axis": axis,
         "box": [round(side, 1) for side in box],
         "at": [round(float(at[k]), 1) for k in order],
         "marks": [spots[k] for k in order],
-        "name": "outcome" if words else shortened(panel.places.name, MOST_NAME),
+        "name": "outcome" if words else shortened(panel.places.name, MAX_LABEL_WIDTH),
         "labels": [panel.places.labels[k] for k in order],
         "texts": [said[k] for k in order],
         **({"words": list(words)} if words else {}),
@@ -246,8 +246,8 @@ def _readout(frames: Sequence[Frame], axis: str, box: tuple[float, ...]) -> dict
 
 def _said(panel: Panel) -> Sequence[Any]:
     """What is said at each place."""
-    texts, weak = panel.told.texts or ("",) * len(panel.places.labels), panel.places.weak.tolist()
-    if panel.told.words:
+    texts, weak = panel.caption.texts or ("",) * len(panel.places.labels), panel.places.weak.tolist()
+    if panel.caption.words:
         return texts
     return [f"{text}{'; too few rows' * few}" for text, few in zip(texts, weak, strict=True)]
 
@@ -255,16 +255,16 @@ def _said(panel: Panel) -> Sequence[Any]:
 def _largest(panel: Panel) -> Panel:
     """Of very many categories those with the most rows, in their order."""
     n = len(panel.places.labels)
-    if not panel.places.discrete or n <= MOST_ROWS or not panel.told.texts:
+    if not panel.places.discrete or n <= MAX_CHART_ROWS or not panel.caption.texts:
         return panel
-    cut = panel.take(panel.places.largest(MOST_ROWS))
-    note = f" The {MOST_ROWS} largest of {n} categories; the numbers below have all."
-    return replace(cut, told=replace(cut.told, note=f"{cut.told.note}{note}"))
+    cut = panel.take(panel.places.largest(MAX_CHART_ROWS))
+    note = f" The {MAX_CHART_ROWS} largest of {n} categories; the numbers below have all."
+    return replace(cut, caption=replace(cut.caption, note=f"{cut.caption.note}{note}"))
 
 
 def _ticks(panel: Panel, scale: Scale, most: int) -> Ticks:
     """What is written at the axis of numbers."""
     if panel.ticks:
         return panel.ticks
-    found = scale.ticks(most)
-    return [(value, panel.share(value)) for value, _ in found] if panel.percent else found
+    ticks = scale.ticks(most)
+    return [(value, panel.share(value)) for value, _ in ticks] if panel.percent else ticks

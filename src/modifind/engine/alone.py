@@ -13,7 +13,8 @@ from modifind._typing import Array, Ints
 from modifind._warned import collected, warn_once
 from modifind._workers import results_of
 from modifind.data.feature_matrix import FeatureTable
-from modifind.explain.marginal import MarginalView, marginal_view
+from modifind.engine.explaining import Explainer
+from modifind.explain.marginal import MarginalView
 from modifind.explain.pseudo import ArmRows, PseudoOutcomes
 from modifind.statistics.wcmmd import WCMMD
 
@@ -43,9 +44,10 @@ def views_alone(
         Processes.
     """
     prepared = WCMMD().for_rows(outcome, arms, seeds[0])
-    outcomes = PseudoOutcomes.of(ArmRows(outcome, arms, scores), seed=seeds[0].spawn(1)[0])
+    rows = ArmRows(outcome, arms, scores)
+    explainer = Explainer(table, rows, PseudoOutcomes.of(rows, seed=seeds[0].spawn(1)[0]), prepared)
     calls = [
-        (marginal_view, table, m, outcomes, scores, prepared, seed.spawn(2)[0])
+        (explainer.view, m, seed.spawn(2)[0])
         for m, seed in enumerate(seeds[1].spawn(table.n_features))
         if m in features
     ]

@@ -31,7 +31,6 @@ from modifind.engine.testing import Changes, Outcome, UnitSums, changes_of, outc
 from modifind.explain.attempts import attempt, attempting, missing
 from modifind.explain.marginal import MarginalView, bandwidth_of
 from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
-from modifind.explain.views import no_curve
 from modifind.inference import UNSEEN
 from modifind.inference.direct_sums import DirectSums
 from modifind.nuisance.conditional import BaseSampler, ConditionalGrid
@@ -174,7 +173,7 @@ class Analysis:
         rows = ArmRows(block.y, block.treatment, models.propensity.scores, block.weights, block.clusters, *how)
         expected = () if models.explaining is None else OutcomeModel.of(models.explaining)
         outcomes = PseudoOutcomes.of(rows, expected, seed=outcome_seed)
-        explainer = Explainer(block, models.propensity, importance, outcomes, run.explain)
+        explainer = Explainer(block.table, rows, outcomes, importance, run.explain)
         changing = ChangeRows.of(table, models, outcomes.rows)
         sent = replace(table, data=table.data.encoded, pieces=None)
         return cls(run, sent, models, explainer, changing), overall_seed
@@ -322,7 +321,7 @@ class Analysis:
     def unexplained(self, k: int, examined: Examined, importance: Mapping[int, float], reason: str = "") -> Finding:
         """The finding of a unit that is not explained; a message gives the reason, if there is one."""
         unit, table = self.table.units[k], self.table.block.table
-        views = {table.names[m]: MarginalView(importance.get(m, NAN), NAN, no_curve()) for m in unit.members}
+        views = {table.names[m]: MarginalView(importance.get(m, NAN), NAN) for m in unit.members}
         lost = (missing(f"feature {unit.name!r}: its curve", reason),) if reason else ()
         return replace(self._finding(unit, views, examined), messages=(*examined.messages, *lost))
 

@@ -19,7 +19,6 @@ from modifind.explain.global_tests import with_features
 from modifind.explain.marginal import MarginalView
 from modifind.explain.overview import Overview
 from modifind.explain.verdict import ShownColumn, verdict
-from modifind.explain.views import no_curve
 from modifind.inference import adjust_p_values
 from modifind.nuisance.conditional import Calibration
 from modifind.result.checks import run_checks
@@ -120,7 +119,7 @@ class Finding:
         return "constant" if self.calibration.sampler == NO_SAMPLER.sampler else "determined"
 
 
-UNTESTED = Finding(MarginalView(NAN, NAN, no_curve()), None, NO_SAMPLER, reached=False)
+UNTESTED = Finding(MarginalView(NAN, NAN), None, NO_SAMPLER, reached=False)
 
 
 @dataclass(frozen=True)

@@ -279,7 +279,7 @@ def _concluded(
     interrupted: bool,
 ) -> TableFindings:
     """Findings about the whole table, and what the result records."""
-    run, table, models, outcomes = analysis.run, analysis.table, analysis.models, analysis.explainer.outcomes
+    run, table, models = analysis.run, analysis.table, analysis.models
     block, units, propensity, data = table.block, table.units, models.propensity, table.data
     names = tuple(unit.name for unit in units)
     warn_of_findings(names, findings)
@@ -287,10 +287,7 @@ def _concluded(
     untestable |= _warn_constant_members(block.table, units)
     overview = Overview()
     if run.explain and not interrupted:
-        shown = block.table if outcomes.rows.size == block.y.size else block.table.part(outcomes.rows)
-        overview = Overview.of(
-            outcomes, analysis.explainer.importance.y_bandwidth, shown, units, data.schema.n_rows, seed
-        )
+        overview = analysis.explainer.overview(units, data.schema.n_rows, seed)
     design, outcome_name = design_of(run, data), data.recorded.get("outcome_name")
     columns = review_columns(
         propensity,

@@ -15,11 +15,11 @@ from scipy.stats import t as student_t
 
 from modifind._typing import Array
 from modifind.data.weights import Weights
-from modifind.explain.comparisons import compared, log_moves
+from modifind.explain.comparisons import ArmDistributions
 from modifind.explain.pseudo import N_MOMENTS, PseudoOutcomes
 
-MOST_LEVERAGE = 0.3  # share of an average that a row or cluster is taken to have
-LEAST_FREEDOM = 2.0
+MAX_ROW_SHARE = 0.3  # share of an average that a row or cluster is taken to have
+MIN_EFFECT_FREEDOM = 2.0
 SMALLEST = 1e-300  # p-value
 
 
@@ -60,7 +60,7 @@ class AverageEffects:
             The rows that are averaged.
         """
         averages, terms = _arm_averages(outcomes, expected[rows], errors[rows], rows)
-        return cls._of_terms(outcomes, averages[1] - averages[0], terms[:, 1] - terms[:, 0], rows)
+        return cls._from_terms(outcomes, averages[1] - averages[0], terms[:, 1] - terms[:, 0], rows)
 
     @classmethod
     def of_log_ratio(cls, outcomes: PseudoOutcomes, rows: Any = slice(None)) -> AverageEffects:
@@ -75,14 +75,14 @@ class AverageEffects:
             averages[:, N_MOMENTS:][:, ~((below > 0) & (below < 1)).all(axis=0)] = 0.0
         elif (below[:, 0] >= 1).any():
             averages = np.full_like(averages, np.nan)
-        found = _Averages.of(averages[None])
+        arms = ArmDistributions.from_averages(averages[None])
         with np.errstate(divide="ignore", invalid="ignore"):
-            estimate = np.log(compared("mean_effect", found, outcomes))
-        moved = log_moves("mean_effect", found, _Averages.of(averages + terms), outcomes)
-        return cls._of_terms(outcomes, estimate, moved[:, None], rows)
+            estimate = np.log(arms.effect("mean_effect", outcomes))
+        moved = arms.log_moves("mean_effect", ArmDistributions.from_averages(averages + terms), outcomes)
+        return cls._from_terms(outcomes, estimate, moved[:, None], rows)
 
     @classmethod
-    def _of_terms(cls, outcomes: PseudoOutcomes, estimate: Array, terms: Array, rows: Any) -> AverageEffects:
+    def _from_terms(cls, outcomes: PseudoOutcomes, estimate: Array, terms: Array, rows: Any) -> AverageEffects:
         """From what each row adds to the error of the estimate."""
         row_terms, in_arm = terms, _in_arm(outcomes, rows)
         mass = in_arm.sum(axis=0)
@@ -90,9 +90,9 @@ class AverageEffects:
         terms, in_arm = clusters.sums(terms), clusters.sums(in_arm)
         # A row that has much of its arm's average draws it to itself; its error is larger than what is left of it.
         share = (in_arm**2 / mass).sum(axis=1) / np.maximum(in_arm.sum(axis=1), np.finfo(np.float64).tiny)
-        terms = terms / (1.0 - np.minimum(share, MOST_LEVERAGE))[:, None]
+        terms = terms / (1.0 - np.minimum(share, MAX_ROW_SHARE))[:, None]
         freedom = min(Weights.of(own).effective_size for own in in_arm.T) - 2.0
-        return cls(estimate, terms, max(freedom, LEAST_FREEDOM), row_terms)
+        return cls(estimate, terms, max(freedom, MIN_EFFECT_FREEDOM), row_terms)
 
     @property
     def covariance(self) -> Array:
@@ -120,18 +120,6 @@ class AverageEffects:
         """Of the first estimate."""
         reach = float(student_t.isf((1.0 - level) / 2.0, self.freedom)) * float(self.standard_error[0])
         return float(self.estimate[0]) - reach, float(self.estimate[0]) + reach
-
-
-@dataclass(frozen=True)
-class _Averages:
-    """Averages of the functions of `PseudoOutcomes` in both arms, as comparisons take them."""
-
-    mean: Array
-    cumulative: Array
-
-    @classmethod
-    def of(cls, averages: Array) -> _Averages:
-        return cls(averages[..., 0], averages[..., N_MOMENTS:])
 
 
 def _observed_shares(outcomes: PseudoOutcomes, rows: Any) -> Array:

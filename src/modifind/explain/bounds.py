@@ -7,8 +7,9 @@ feature, and `BoundDraws` serves both from the same bootstrap draws.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,27 +17,29 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from modifind._typing import Array, Ints
+from modifind._typing import Array
 from modifind.data.clusters import Clusters
 from modifind.data.weights import Weights
 from modifind.explain.local import curve_points, local_bandwidth
 from modifind.explain.local_distributions import (
+    ALL,
     EDGES,
     ENDS,
     MAX_DRAWN,
     QUANTITIES,
+    RANGES,
     LocalDistribution,
+    Measure,
     WeightedRows,
     bootstrap,
 )
-from modifind.explain.reading import GivenRows, check_bandwidth, check_draws
+from modifind.explain.reading import GivenFeature, GivenRows, check_draws
 from modifind.statistics.kernels import gaussian_gram
 
-RANGES = {"var": (0.0, np.inf), "corr": (-1.0, 1.0), "benefit": (0.0, 1.0), "no_harm": (0.0, 1.0)}
 # Points with fewer effective rows than this in an arm are flagged.
-MIN_SUPPORT = 30.0
+MIN_BOUND_SUPPORT = 30.0
 # Tests leave out more: maxima are found too high where rows are few, and that is no change along the feature.
-TEST_SUPPORT = 60.0
+MIN_TEST_SUPPORT = 60.0
 # A spread of draws below this share of the size of the bounds is rounding.
 ROUNDING = 1e-10
 
@@ -155,14 +158,16 @@ class BoundDraws:
     ----------
     values : array of shape (points,)
         Feature values.
-    estimates : array of shape (points, 8)
+    estimates : array of shape (points, bounds)
         Bounds, in the order of `ENDS`.
-    shifts : array of shape (draws, points, 8)
+    shifts : array of shape (draws, points, bounds)
         Bounds of every draw less the bounds without reweighting.
-    off_edge : array of shape (draws, points, 8)
+    off_edge : array of shape (draws, points, bounds)
         How far from the edge of its range chance puts a bound that belongs there.
     support : array of shape (points, 2)
         Effective rows, treated and control.
+    measure : Measure
+        Which of the bounds these are.
     """
 
     values: NDArray[Any]
@@ -170,6 +175,7 @@ class BoundDraws:
     shifts: Array
     off_edge: Array
     support: Array
+    measure: Measure = ALL
 
     @classmethod
     def of(
@@ -177,58 +183,68 @@ class BoundDraws:
     ) -> BoundDraws:
         """Bounds and draws; parameters are those of `effect_bounds`."""
         check_draws(n_bootstrap)
-        rows = given.weighted()
-        kernels, values = feature_kernels(given)
-        rng = np.random.default_rng(random_state)
-        return cls.near(rows, kernels, values, higher_is_better, n_bootstrap, rng)
+        rows = given.arm_rows()
+        kernels, values = feature_kernels(given.feature(gaps=False), rows.weights, given.bandwidth)
+        sorted_rows, rng = WeightedRows.of(rows), np.random.default_rng(random_state)
+        return cls.near([sorted_rows], kernels, values, higher_is_better, n_bootstrap, rng, rows.clusters)
 
     @classmethod
     def near(
         cls,
-        rows: WeightedRows,
+        copies: Sequence[WeightedRows],
         kernels: Iterable[Array],
         values: NDArray[Any],
         higher_is_better: bool,
         n_bootstrap: int,
         rng: np.random.Generator,
-        clusters: Clusters | None = None,
+        clusters: Clusters,
+        measure: Measure = ALL,
     ) -> BoundDraws:
-        """Bounds and draws of rows that are read; `kernels` says how much each row counts at each of the `values`."""
-        clusters = Clusters.of(clusters, rows.order.size)
-        priority = row_priority(clusters, rng)
-        distributions = [LocalDistribution.of(rows, kernel, higher_is_better, priority=priority) for kernel in kernels]
-        shifts, off_edge = bootstrap(distributions, clusters, n_bootstrap, higher_is_better, rng)
-        estimates, support = (
-            np.array([getattr(distribution, part) for distribution in distributions])
-            for part in ("estimate", "support")
-        )
-        return cls(values, estimates, shifts, off_edge, support)
+        """Bounds and draws of checked rows, or of copies of them; `kernels` weight the rows at each of the `values`."""
+        priority = None if clusters.codes.size <= MAX_DRAWN else rng.permutation(clusters.count)[clusters.codes]
+        distributions = [
+            LocalDistribution.of(rows, kernel, higher_is_better, priority=priority, measure=measure)
+            for kernel in kernels
+            for rows in copies
+        ]
+        shifts, off_edge = bootstrap(distributions, clusters, n_bootstrap, higher_is_better, rng, measure)
+        estimates = np.array([distribution.estimate for distribution in distributions])
+        support = np.array([distribution.support for distribution in distributions])
+        return cls(np.repeat(values, len(copies)), estimates, shifts, off_edge, support, measure)
+
+    def columns(self, level: float) -> dict[str, Array]:
+        """Every bound with its confidence interval, by name.
+
+        Two intervals are put together: the normal one, and the reflected one, which is moved by the bias that the draws
+        show. Bounds are biased where the extreme of a difference of two distributions has several places. A bound near
+        the edge of its range keeps the edge in its interval while chance alone explains the distance.
+        """
+        tail, edges, ranges = (1.0 - level) / 2, EDGES[self.measure.ends], RANGES[self.measure.ends]
+        lower, upper = np.quantile(self.shifts, (tail, 1.0 - tail), axis=0)
+        reach = norm.isf(tail) * self.shifts.std(axis=0)
+        low, high = self.estimates - np.maximum(upper, reach), self.estimates + np.maximum(-lower, reach)
+        at_edge = np.abs(self.estimates - edges) <= np.quantile(self.off_edge, 1.0 - tail, axis=0)
+        low, high = np.where(at_edge, np.minimum(low, edges), low), np.where(at_edge, np.maximum(high, edges), high)
+        sides = {"": self.estimates, "_ci_low": np.clip(low, *ranges.T), "_ci_high": np.clip(high, *ranges.T)}
+        names = ENDS[self.measure.ends]
+        return {f"{name}{side}": shown[:, k] for k, name in enumerate(names) for side, shown in sides.items()}
 
     @property
-    def low_support(self) -> NDArray[np.bool_]:
-        """Points with too few rows in an arm."""
-        return np.any(self.support < MIN_SUPPORT, axis=1)
+    def support_columns(self) -> dict[str, Array]:
+        """Effective rows of each arm, and whether these are too few in one of them."""
+        treated, control = self.support.T
+        low = np.any(self.support < MIN_BOUND_SUPPORT, axis=1)
+        return {"support_treated": treated, "support_control": control, "low_support": low}
 
     def table(self, level: float = 0.95) -> pd.DataFrame:
         """Bounds and their bands; `effect_bounds` describes the columns."""
         check_draws(level=level)
-        low, high = bands(
-            self.estimates,
-            self.shifts,
-            self.off_edge,
-            np.array(EDGES),
-            np.repeat(list(RANGES.values()), 2, axis=0),
-            (1.0 - level) / 2,
-        )
-        columns: dict[str, Any] = {"value": self.values}
-        for k, name in enumerate(ENDS):
-            three = (("", self.estimates[:, k]), ("_ci_low", low[:, k]), ("_ci_high", high[:, k]))
-            columns |= {name + suffix: shown for suffix, shown in three}
-            if name == "var_high":
-                columns |= {f"sd{key[3:]}": np.sqrt(shown) for key, shown in columns.items() if key.startswith("var")}
-        columns["support_treated"], columns["support_control"] = self.support.T
-        columns["low_support"] = self.low_support
-        return pd.DataFrame(columns)
+        shown: dict[str, Any] = {"value": self.values}
+        for name, bound in self.columns(level).items():
+            if name == "corr_low":
+                shown |= {f"sd{key[3:]}": np.sqrt(variance) for key, variance in shown.items() if key.startswith("var")}
+            shown[name] = bound
+        return pd.DataFrame({**shown, **self.support_columns})
 
     def test(self) -> pd.DataFrame:
         """Do the bounds change along the feature? `bounds_test` describes the table."""
@@ -238,40 +254,10 @@ class BoundDraws:
             for part, of_low, of_high in (("midpoint", 0.5, 0.5), ("width", -1.0, 1.0)):
                 curve = of_low * self.estimates[:, low] + of_high * self.estimates[:, high]
                 shifts = of_low * self.shifts[:, :, low] + of_high * self.shifts[:, :, high]
-                used = np.all(self.support >= TEST_SUPPORT, axis=1) & np.isfinite(curve)
+                used = np.all(self.support >= MIN_TEST_SUPPORT, axis=1) & np.isfinite(curve)
                 statistic, p_value = _largest_deviation(curve[used], shifts[:, used], self.support[used])
                 records.append((name, part, statistic, p_value, int(used.sum())))
         return pd.DataFrame(records, columns=["quantity", "part", "statistic", "p_value", "n_points"])
-
-
-def bands(
-    found: Array, shifts: Array, off_edge: Array, edges: Array, ranges: Array, tail: float
-) -> tuple[Array, Array]:
-    """Limits of all bounds.
-
-    Two intervals are put together: the normal one, and the reflected one, which is moved by the bias that the draws
-    show. Bounds are biased where the extreme of a difference of two distributions has several places. A bound near the
-    edge of its range keeps the edge in its interval while chance alone explains the distance.
-
-    Parameters
-    ----------
-    found : array of shape (points, bounds)
-        Estimates.
-    shifts, off_edge : arrays of shape (draws, points, bounds)
-        As in `BoundDraws`.
-    edges : array of shape (bounds,)
-        Where a bound can go no further; NaN where there is no such place.
-    ranges : array of shape (bounds, 2)
-        What each bound must lie in.
-    tail : float
-        Probability on each side.
-    """
-    lower, upper = np.quantile(shifts, (tail, 1.0 - tail), axis=0)
-    reach = norm.isf(tail) * shifts.std(axis=0)
-    low, high = found - np.maximum(upper, reach), found + np.maximum(-lower, reach)
-    at_edge = np.abs(found - edges) <= np.quantile(off_edge, 1.0 - tail, axis=0)
-    low, high = np.where(at_edge, np.minimum(low, edges), low), np.where(at_edge, np.maximum(high, edges), high)
-    return np.clip(low, *ranges.T), np.clip(high, *ranges.T)
 
 
 def _largest_deviation(curve: Array, shifts: Array, support: Array) -> tuple[float, float]:
@@ -294,21 +280,27 @@ def _largest_deviation(curve: Array, shifts: Array, support: Array) -> tuple[flo
     return statistic, float((1 + np.sum(drawn >= statistic)) / (1 + drawn.size))
 
 
-def row_priority(clusters: Clusters, rng: np.random.Generator) -> Ints | None:
-    """A random order of the rows, or of their clusters, for `LocalPart.thinned`; None where rows are few."""
-    return None if clusters.codes.size <= MAX_DRAWN else rng.permutation(clusters.count)[clusters.codes]
+def feature_kernels(
+    feature: GivenFeature, weights: Weights, bandwidth: float | None = None, most: int | None = None
+) -> tuple[Iterator[Array], NDArray[Any]]:
+    """How much each row counts at each point of a feature, and the points as they are shown.
 
-
-def feature_kernels(given: GivenRows) -> tuple[Iterator[Array], NDArray[Any]]:
-    """How much each row counts at each point of a feature, and the points as they are shown."""
-    feature = given.feature(gaps=False)
-    column, labels = feature.column, feature.labels
-    own = Weights.of(given.weights, column.size)
-    places = curve_points(column, feature.n_levels, own) if feature.points is None else feature.points
-    if labels is not None:
-        return near_points(column, places, 0.0), np.asarray(pd.Index(labels))[places.astype(np.intp)]
-    check_bandwidth(given.bandwidth)
-    return near_points(column, places, given.bandwidth or local_bandwidth(column, own)), places
+    Of more than `most` points of a number as many are taken, evenly, with the first and the last; the last point is NaN
+    where values are missing.
+    """
+    column = feature.column
+    if feature.labels is not None:
+        codes = curve_points(column, feature.n_levels) if feature.points is None else feature.points
+        return near_points(column, codes, 0.0), feature.named(codes)
+    seen = ~np.isnan(column)
+    points = curve_points(column[seen], 0, weights[seen]) if feature.points is None else feature.points
+    if most is not None and points.size > most:
+        points = points[np.round(np.linspace(0, points.size - 1, most)).astype(np.intp)]
+    kernels = near_points(column, points, bandwidth or local_bandwidth(column[seen], weights[seen]))
+    if seen.all():
+        return kernels, points
+    gaps = (~seen).astype(np.float64)
+    return chain((np.where(seen, near, 0.0) for near in kernels), (gaps,)), np.append(points, np.nan)
 
 
 def near_points(column: Array, points: Array, bandwidth: float) -> Iterator[Array]:

@@ -7,19 +7,15 @@ row gets an exponential random weight, averages are taken anew, models and score
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from modifind._typing import Array, Ints
-from modifind.data.clusters import Clusters
-from modifind.data.population import check_population
-from modifind.data.weights import Weights
 from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
-from modifind.explain.reading import GivenRows, check_bandwidth, check_draws
+from modifind.explain.reading import GivenRows, check_draws
 from modifind.explain.views import LEVEL, Explained, explain_column
 from modifind.nuisance.outcome.contract import own_arm
 from modifind.result.explained import N_DRAWS
@@ -100,8 +96,10 @@ def effect_curve(
     1    0.0          0.0             -0.2               0.2
     2    1.0          1.2              1.0               1.4
     """
-    how = (location, scale, clusters, population, n_bootstrap, level, random_state)
-    return _Asked(x, y, treatment, propensity, discrete, points, bandwidth, weights, *how).explained().curve
+    rows: dict[str, Any] = {"discrete": discrete, "points": points, "bandwidth": bandwidth}
+    rows |= {"weights": weights, "clusters": clusters, "population": population}
+    how = (location, scale, n_bootstrap, level, random_state)
+    return _explained(x, y, treatment, propensity, *how, **rows).curve
 
 
 def outcome_densities(
@@ -136,66 +134,52 @@ def outcome_densities(
     2      1      0.0      0.3
     3      1      1.0      0.7
     """
-    return _Asked(x, y, treatment, propensity, **settings).explained().densities
+    return _explained(x, y, treatment, propensity, **settings).densities
 
 
-@dataclass(frozen=True)
-class _Asked(GivenRows):
-    """What a caller asks; `effect_curve` describes the fields."""
-
-    location: Any = None
-    scale: Any = None
-    clusters: Any = None
-    population: str = "all"
-    n_bootstrap: int = N_DRAWS
-    level: float = LEVEL
-    random_state: Any = None
-
-    def explained(self) -> Explained:
-        """Curve and densities."""
-        check_population(self.population)
-        if self.n_bootstrap != 0 and self.n_bootstrap < 20:
-            raise ValueError(f"n_bootstrap must be 0 or at least 20, not {self.n_bootstrap!r}")
-        check_draws(level=self.level)
-        check_bandwidth(self.bandwidth)
-        feature, sorted_rows = self.feature(gaps=True), self.weighted()
-        back = np.argsort(sorted_rows.order)
-        y, arms = sorted_rows.y[back], sorted_rows.treated[back].astype(np.int64)
-        scores = np.broadcast_to(np.asarray(self.propensity, dtype=np.float64), y.shape)
-        if (self.location is None) != (self.scale is None):
-            raise ValueError("location and scale must be given together")
-        own = Weights.of(self.weights, y.size).scaled
-        models = () if self.location is None else (_read_model(self.location, self.scale, y, arms, own),)
-        rng = np.random.default_rng(self.random_state)
-        rows = ArmRows(y, arms, scores, own, _read_clusters(self.clusters, y.size), self.population)
-        return explain_column(
-            feature,
-            PseudoOutcomes.of(rows, models, max_rows=y.size),
-            weighted_bandwidth(y, own, rng),
-            rng,
-            bandwidth=self.bandwidth,
-            n_draws=self.n_bootstrap,
-            level=self.level,
-        )
+def _explained(
+    x: Any,
+    y: Any,
+    treatment: Any,
+    propensity: Any,
+    location: Any = None,
+    scale: Any = None,
+    n_bootstrap: int = N_DRAWS,
+    level: float = LEVEL,
+    random_state: Any = None,
+    **rows: Any,
+) -> Explained:
+    """Curve and densities; `effect_curve` describes the arguments."""
+    if n_bootstrap != 0 and n_bootstrap < 20:
+        raise ValueError(f"n_bootstrap must be 0 or at least 20, not {n_bootstrap!r}")
+    check_draws(level=level)
+    given = GivenRows(x, y, treatment, propensity, **rows)
+    feature, checked = given.feature(gaps=True), given.arm_rows()
+    checked = replace(checked, weights=checked.weights.scaled)
+    if (location is None) != (scale is None):
+        raise ValueError("location and scale must be given together")
+    models = () if location is None else (_read_model(location, scale, checked),)
+    rng = np.random.default_rng(random_state)
+    return explain_column(
+        feature,
+        PseudoOutcomes.of(checked, models, max_rows=checked.y.size),
+        weighted_bandwidth(checked.y, checked.weights, rng),
+        rng,
+        bandwidth=given.bandwidth,
+        n_draws=n_bootstrap,
+        level=level,
+    )
 
 
-def _read_clusters(clusters: Any, n_rows: int) -> Clusters:
-    if clusters is None:
-        return Clusters.rows(n_rows)
-    codes = pd.factorize(np.asarray(clusters))[0]
-    if codes.shape != (n_rows,) or (codes < 0).any():
-        raise ValueError(f"clusters must have a label for each of the {n_rows} rows")
-    return Clusters.of(codes)
-
-
-def _read_model(location: Any, scale: Any, y: Array, arms: Ints, weights: Weights) -> OutcomeModel:
-    parts = [np.asarray(part, dtype=np.float64) for part in (location, scale)]
-    for name, part in zip(("location", "scale"), parts, strict=True):
-        if part.shape != (y.size, 2) or not np.isfinite(part).all():
-            raise ValueError(f"{name} must have one finite number per row and arm, shape ({y.size}, 2)")
-    if (parts[1] <= 0).any():
+def _read_model(location: Any, scale: Any, rows: ArmRows) -> OutcomeModel:
+    expected = {"location": np.asarray(location, dtype=np.float64), "scale": np.asarray(scale, dtype=np.float64)}
+    for name, numbers in expected.items():
+        if numbers.shape != (rows.y.size, 2) or not np.isfinite(numbers).all():
+            raise ValueError(f"{name} must have one finite number per row and arm, shape ({rows.y.size}, 2)")
+    if (expected["scale"] <= 0).any():
         raise ValueError("scale must be positive")
     family = StudentT()
-    residual = family.residual(y, own_arm(parts[0], arms), own_arm(parts[1], arms))
-    control, treated = (family.best_shape(residual[arms == arm], weights[arms == arm]) for arm in (0, 1))
-    return OutcomeModel(parts[0], parts[1], (control, treated), family)
+    residual = family.residual(rows.y, *(own_arm(numbers, rows.arms) for numbers in expected.values()))
+    in_arms = (rows.arms == arm for arm in (0, 1))
+    control, treated = (family.best_shape(residual[in_arm], rows.weights[in_arm]) for in_arm in in_arms)
+    return OutcomeModel(**expected, shapes=(control, treated), family=family)

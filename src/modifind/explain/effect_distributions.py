@@ -9,16 +9,12 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from modifind._typing import Array
-from modifind.data.clusters import Clusters
 from modifind.data.weights import Weights
-from modifind.explain.bounds import MIN_SUPPORT, bands, feature_kernels, row_priority
-from modifind.explain.local_distributions import SHARES, LocalDistribution, WeightedRows, bootstrap
+from modifind.explain.bounds import BoundDraws, feature_kernels
+from modifind.explain.local_distributions import SHARES, WeightedRows
 from modifind.explain.reading import GivenRows, check_draws
 
 DEFAULT_LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9])
-# P(Y1 - Y0 <= d) is the share whose outcome is not raised by more than d: the last two of the four bounds on shares.
-NOT_ABOVE = slice(2, 4)
-SHARE_RANGES = np.array([[0.0, 1.0], [0.0, 1.0]])
 
 
 def effect_distribution_bounds(
@@ -66,32 +62,17 @@ def effect_distribution_bounds(
     """
     check_draws(n_bootstrap, level)
     given = GivenRows(x, y, treatment, propensity, discrete, points, bandwidth, weights)
-    rows = given.weighted()
-    n_rows = rows.y.size
-    kernels, values = feature_kernels(given)
-    shown = _default_effects(rows) if effects is None else _read_effects(effects)
-    rng = np.random.default_rng(random_state)
-    priority = row_priority(Clusters.rows(n_rows), rng)
-    moved = [rows.shifted(effect) for effect in shown.tolist()]
+    rows = given.arm_rows()
+    kernels, values = feature_kernels(given.feature(gaps=False), rows.weights, bandwidth)
+    sorted_rows, rng = WeightedRows.of(rows), np.random.default_rng(random_state)
+    shown = _default_effects(sorted_rows) if effects is None else _read_effects(effects)
     # Y1 - Y0 <= d where Y1 <= Y0 + d: who is not harmed by a treatment that should lower the outcome.
-    distributions = [
-        LocalDistribution.of(own, kernel, False, priority=priority, measure=SHARES)
-        for kernel in kernels
-        for own in moved
-    ]
-    shifts, off_edge = bootstrap(distributions, Clusters.rows(n_rows), n_bootstrap, False, rng, SHARES)
-    found = np.array([distribution.estimate for distribution in distributions])[:, NOT_ABOVE]
-    low, high = bands(
-        found, shifts[:, :, NOT_ABOVE], off_edge[:, :, NOT_ABOVE], np.array([0.0, 1.0]), SHARE_RANGES, (1.0 - level) / 2
-    )
-    support = np.array([distribution.support for distribution in distributions])
-    columns: dict[str, Any] = {"value": np.repeat(values, shown.size), "effect": np.tile(shown, len(values))}
-    for k, end in enumerate(("low", "high")):
-        three = (("", found[:, k]), ("_ci_low", low[:, k]), ("_ci_high", high[:, k]))
-        columns |= {f"probability_{end}{suffix}": part for suffix, part in three}
-    columns["support_treated"], columns["support_control"] = support.T
-    columns["low_support"] = np.any(support < MIN_SUPPORT, axis=1)
-    return pd.DataFrame(columns)
+    moved = [sorted_rows.shifted(effect) for effect in shown.tolist()]
+    draws = BoundDraws.near(moved, kernels, values, False, n_bootstrap, rng, rows.clusters, SHARES)
+    bounds = {name.replace("no_harm", "probability"): bound for name, bound in draws.columns(level).items()}
+    probabilities = {name: bound for name, bound in bounds.items() if name.startswith("probability")}
+    columns: dict[str, Any] = {"value": draws.values, "effect": np.tile(shown, len(values))}
+    return pd.DataFrame({**columns, **probabilities, **draws.support_columns})
 
 
 def _default_effects(rows: WeightedRows) -> Array:

@@ -18,23 +18,23 @@ from modifind._typing import Array, Ints
 from modifind.data.weights import GivenWeights, Weights
 from modifind.explain.pseudo import PseudoOutcomes
 
-MAX_POINTS = 25
-MAX_CELLS = 100
+MAX_CURVE_POINTS = 25
+MAX_CURVE_CELLS = 100
 # Rows beyond so many are put into as many random groups within cells, which are then reweighted as one.
 MAX_UNITS = 4000
 DRAW_BLOCK = 25
 BLOCK_ENTRIES = 2_000_000
-MOST_LEVERAGE = 0.3  # share of an average that a row or cluster is taken to have
-LEAST_VARIANCE = 0.02  # share of the expected variance that errors of the model can leave
+MAX_ROW_SHARE = 0.3  # share of an average that a row or cluster is taken to have
+MIN_LEFT_VARIANCE = 0.02  # share of the expected variance that errors of the model can leave
 # Points whose neighbours have less than this share of the spread of an even neighbourhood are averaged without a slope.
-MIN_SPREAD = 1e-3
+MIN_SLOPED_SPREAD = 1e-3
 
 
 def curve_points(column: Array, n_levels: int, weights: Weights | None = None) -> Array:
     """Where a curve is evaluated: all categories, or up to 25 quantiles of a continuous column."""
     if n_levels:
         return np.arange(n_levels, dtype=np.float64)
-    return np.unique(Weights.of(weights, column.size).quantiles(column, np.linspace(0.02, 0.98, MAX_POINTS)))
+    return np.unique(Weights.of(weights, column.size).quantiles(column, np.linspace(0.02, 0.98, MAX_CURVE_POINTS)))
 
 
 def local_bandwidth(column: Array, weights: Weights | None = None) -> float:
@@ -57,7 +57,7 @@ def local_bandwidth(column: Array, weights: Weights | None = None) -> float:
 
 
 @dataclass(frozen=True)
-class Places:
+class Neighbourhoods:
     """Points of a feature and the cells of rows around them.
 
     Attributes
@@ -90,7 +90,7 @@ class Places:
         *,
         points: Array | None = None,
         bandwidth: float | None = None,
-    ) -> Places:
+    ) -> Neighbourhoods:
         """Points and cells of a column of codes, or of values with NaN where they are missing."""
         counts = Weights.of(weights, column.size)
         if (counts.values == counts.values[0]).all():
@@ -102,10 +102,10 @@ class Places:
             return cls(points, column.astype(np.intp), kernel, still, np.eye(n_levels), points.astype(np.intp))
         gaps = np.isnan(column)
         seen = column[~gaps]
-        own = counts[~gaps]
-        points = curve_points(seen, 0, own) if points is None else points
-        width = bandwidth or local_bandwidth(seen, own)
-        inner, centres = _cells(seen, own)
+        weights_seen = counts[~gaps]
+        points = curve_points(seen, 0, weights_seen) if points is None else points
+        width = bandwidth or local_bandwidth(seen, weights_seen)
+        inner, centres = _cells(seen, weights_seen)
         offsets = centres - points[:, None]
         kernel = np.exp(-((offsets / width) ** 2))
         near = np.exp(-(((centres - centres[:, None]) / width) ** 2))
@@ -138,14 +138,14 @@ class Places:
             NaN where no row counts.
         """
         if self.levels is not None:
-            own = design[:, self.levels, None]
-            return np.where(own > 0, sums[:, self.levels] / np.where(own > 0, own, 1.0), np.nan)
+            mass = design[:, self.levels, None]
+            return np.where(mass > 0, sums[:, self.levels] / np.where(mass > 0, mass, 1.0), np.nan)
         near, slope = self.kernel, self.kernel * self.offsets
         s0, s1, s2 = (design @ part.T for part in (near, slope, slope * self.offsets))
         with np.errstate(divide="ignore", invalid="ignore"):
             spread = s2 / s0 - (s1 / s0) ** 2
             even = np.where(s0 > 0, s2 / s0, 0.0)
-            sloped = spread > MIN_SPREAD * np.maximum(even, np.finfo(np.float64).tiny)
+            sloped = spread > MIN_SLOPED_SPREAD * np.maximum(even, np.finfo(np.float64).tiny)
             level = np.where(sloped, s2 / s0 / spread, 1.0) / s0
             tilt = np.where(sloped, s1 / s0 / spread, 0.0) / s0
             weights = level[..., None] * near - tilt[..., None] * slope
@@ -162,11 +162,11 @@ class Places:
         for arm in (0, 1):
             mass = self._mass(outcomes.arm_weights * (outcomes.arms == arm), source)
             around = np.maximum(mass.sum(axis=0) @ self.near, np.finfo(np.float64).tiny)
-            for part in self._blocks(mass):
-                own = mass[part]
-                share = own if self.levels is not None else own @ self.near
-                top[part] += own.multiply(share / around).sum(axis=1)
-                bottom[part] += own.sum(axis=1)
+            for block in self._blocks(mass):
+                rows = mass[block]
+                share = rows if self.levels is not None else rows @ self.near
+                top[block] += rows.multiply(share / around).sum(axis=1)
+                bottom[block] += rows.sum(axis=1)
         return top / np.maximum(bottom, np.finfo(np.float64).tiny)
 
     def support(self, weights: Array, source: Ints | None = None) -> Array:
@@ -193,9 +193,9 @@ class Places:
 def _cells(column: Array, weights: Weights) -> tuple[NDArray[np.intp], Array]:
     """Cell of every value and the cells' means."""
     distinct = np.unique(column)
-    if distinct.size > MAX_CELLS:
+    if distinct.size > MAX_CURVE_CELLS:
         # Every cell has about as many rows; a value that many rows share is a cell of its own.
-        edges = np.unique(np.quantile(column, np.linspace(0.0, 1.0, MAX_CELLS + 1)[1:-1]))
+        edges = np.unique(np.quantile(column, np.linspace(0.0, 1.0, MAX_CURVE_CELLS + 1)[1:-1]))
         cell = np.searchsorted(edges, column, side="left")
         cell = np.unique(cell, return_inverse=True)[1].reshape(-1)
     else:
@@ -221,7 +221,7 @@ class Averages:
     draws: Array
 
     @classmethod
-    def of(cls, places: Places, outcomes: PseudoOutcomes, n_draws: int, rng: np.random.Generator) -> Averages:
+    def of(cls, places: Neighbourhoods, outcomes: PseudoOutcomes, n_draws: int, rng: np.random.Generator) -> Averages:
         """Averages around the points of a feature; `places` are those of the rows that `outcomes` has."""
         units = _Units.of(places, outcomes, rng)
         estimate = units.averages(places, np.ones((1, units.n_weights)))[0]
@@ -251,7 +251,7 @@ class _Units:
     sums: Array
 
     @classmethod
-    def of(cls, places: Places, outcomes: PseudoOutcomes, rng: np.random.Generator) -> _Units:
+    def of(cls, places: Neighbourhoods, outcomes: PseudoOutcomes, rng: np.random.Generator) -> _Units:
         n_rows = places.cell.size
         source = outcomes.clusters.codes
         if outcomes.clusters.of_rows and n_rows > MAX_UNITS:
@@ -271,7 +271,7 @@ class _Units:
         ]
         starts = np.searchsorted(pairs, np.arange(places.n_cells + 1) * np.int64(n_rows + 1))
         sums = np.column_stack([gather @ part for part in parts])
-        leverage = np.minimum(places.leverage(outcomes, source), MOST_LEVERAGE)
+        leverage = np.minimum(places.leverage(outcomes, source), MAX_ROW_SHARE)
         return cls(starts, pairs % (n_rows + 1), 1.0 / (1.0 - leverage), sums)
 
     @property
@@ -279,21 +279,21 @@ class _Units:
         """How many random weights there are."""
         return self.stretch.size
 
-    def averages(self, places: Places, weights: Array) -> Array:
+    def averages(self, places: Neighbourhoods, weights: Array) -> Array:
         """Averages under weights of the sources, shape (draws, sources); shape (draws, p, 2, k)."""
-        own = weights[:, self.source]
+        of_units = weights[:, self.source]
         cells = np.empty((weights.shape[0], places.n_cells, self.sums.shape[1]))
         for c in range(places.n_cells):
             part = slice(self.starts[c], self.starts[c + 1])
-            cells[:, c] = own[:, part] @ self.sums[part]
+            cells[:, c] = of_units[:, part] @ self.sums[part]
         k = (self.sums.shape[1] - 3) // 4
         expected = places.average(cells[..., 0], cells[..., 3 : 3 + 2 * k])
         errors = [
             places.average(cells[..., 1 + arm], cells[..., 3 + (2 + arm) * k : 3 + (3 + arm) * k]) for arm in (0, 1)
         ]
         expected = expected.reshape(*expected.shape[:2], 2, k)
-        found = expected + np.stack(errors, axis=2)
+        averages = expected + np.stack(errors, axis=2)
         # Errors of large weight can leave less than no variance.
-        least = LEAST_VARIANCE * (expected[..., 1] - expected[..., 0] ** 2)
-        found[..., 1] = np.maximum(found[..., 1], found[..., 0] ** 2 + np.maximum(least, 0.0))
-        return found
+        least = MIN_LEFT_VARIANCE * (expected[..., 1] - expected[..., 0] ** 2)
+        averages[..., 1] = np.maximum(averages[..., 1], averages[..., 0] ** 2 + np.maximum(least, 0.0))
+        return averages

@@ -13,18 +13,21 @@ from scipy import sparse
 
 from modifind._typing import Array, Ints
 from modifind.data.clusters import Clusters
-from modifind.data.feature_matrix import check_scale
+from modifind.data.population import population_weights
 from modifind.data.weights import Weights
 from modifind.explain.couplings import SAME_VALUE, correlation, mean_squares, same_ranks, share_bounds
+from modifind.explain.pseudo import ArmRows
 
 # The variance of the effect, the correlation of Y0 and Y1, P(Y1 > Y0) and P(Y1 >= Y0).
 QUANTITIES = ("var", "corr", "benefit", "no_harm")
 ENDS = tuple(f"{name}_{end}" for name in QUANTITIES for end in ("low", "high"))
 # Where a bound can go no further; it is there when the arms' distributions are the same in some sense, whatever the
 # rest.
-EDGES = (0.0, np.nan, -1.0, 1.0, 0.0, 1.0, 0.0, 1.0)
+EDGES = np.array([0.0, np.nan, -1.0, 1.0, 0.0, 1.0, 0.0, 1.0])
+# What each bound must lie in.
+RANGES = np.repeat([(0.0, np.inf), (-1.0, 1.0), (0.0, 1.0), (0.0, 1.0)], 2, axis=0)
 # For the bootstrap outcomes are put into about this many cells; the bounds themselves use every value.
-MAX_CELLS = 400
+MAX_BOUND_CELLS = 400
 # And of each arm about this many rows around a point are drawn from, chosen at random.
 MAX_DRAWN = 3000
 # Draws at a time: what is made of them at a point stays in the processor's cache.
@@ -45,22 +48,12 @@ class WeightedRows:
     weights: Array
 
     @classmethod
-    def of(cls, y: Any, treatment: Any, propensity: Any, weights: Any, n_rows: int) -> WeightedRows:
-        """Check the columns and weight each row by the inverse probability of its arm."""
-        outcome = _numbers(y, "y", n_rows)
-        check_scale("y", outcome)
-        arms = _numbers(treatment, "treatment", n_rows)
-        if not np.array_equal(np.unique(arms), (0.0, 1.0)):
-            raise ValueError("treatment must be 0 (control) or 1 (treated), and both must occur")
-        scores = _numbers(propensity, "propensity", n_rows, one_for_all=True)
-        if np.any((scores <= 0) | (scores >= 1)):
-            raise ValueError("propensity must lie above 0 and below 1; clip it first")
-        given = _numbers(np.ones(n_rows) if weights is None else weights, "weights", n_rows)
-        if np.any(given < 0) or not np.any(given > 0):
-            raise ValueError("weights must not be negative, and some must be positive")
-        own = given / given.max() * (1.0 / np.where(arms == 1, scores, 1.0 - scores))
-        order = np.argsort(outcome, kind="stable")
-        return cls(order, outcome[order], arms[order] == 1, own[order])
+    def of(cls, rows: ArmRows) -> WeightedRows:
+        """Rows that count by their weight in the population and by the inverse probability of their arm."""
+        weights = population_weights(rows.scores, rows.population, rows.weights).values
+        own_weights = weights / weights.max() * (1.0 / np.where(rows.arms == 1, rows.scores, 1.0 - rows.scores))
+        order = np.argsort(rows.y, kind="stable")
+        return cls(order, rows.y[order], rows.arms[order] == 1, own_weights[order])
 
     def shifted(self, effect: float) -> WeightedRows:
         """The same rows once `effect` is added to the outcomes of the control; what differs by rounding is the same."""
@@ -193,15 +186,20 @@ class Cells:
 
 
 class Measure(NamedTuple):
-    """Some bounds of cells, and how far from their edges chance puts them."""
+    """Some of the bounds `ENDS` of cells, and how far from their edges chance puts them."""
 
     bounds: Callable[[Cells, tuple[Array, Array], bool], Array]
     off_edge: Callable[[Cells, tuple[Array, Array], bool], Array]
-    n_ends: int
+    ends: slice
+
+    @property
+    def n_ends(self) -> int:
+        """How many bounds there are."""
+        return len(ENDS[self.ends])
 
 
-ALL = Measure(Cells.bounds, Cells.off_edge, len(ENDS))
-SHARES = Measure(Cells.shares, Cells.shares_off_edge, 4)
+ALL = Measure(Cells.bounds, Cells.off_edge, slice(None))
+SHARES = Measure(Cells.shares, Cells.shares_off_edge, slice(4, None))
 
 
 @dataclass(frozen=True)
@@ -258,7 +256,7 @@ class LocalDistribution:
         data: WeightedRows,
         near: Array,
         higher_is_better: bool,
-        max_cells: int = MAX_CELLS,
+        max_cells: int = MAX_BOUND_CELLS,
         priority: Ints | None = None,
         measure: Measure = ALL,
     ) -> LocalDistribution:
@@ -355,17 +353,3 @@ def _moved(values: Array, f: Array, g: Array) -> Array:
     """Squared distance of two distributions of the same values once both have mean 0; the second has one row."""
     apart = same_ranks(values, f, values, np.broadcast_to(g, f.shape))
     return np.maximum(apart - (_moments(values, f)[0] - _moments(values, g)[0]) ** 2, 0.0)
-
-
-def _numbers(values: Any, name: str, n_rows: int, *, one_for_all: bool = False) -> Array:
-    try:
-        column = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be numeric") from None
-    if one_for_all and column.ndim == 0:
-        column = np.full(n_rows, float(column))
-    if column.shape != (n_rows,):
-        raise ValueError(f"{name} must have one value for each of the {n_rows} rows of x; its shape is {column.shape}")
-    if not np.all(np.isfinite(column)):
-        raise ValueError(f"{name} has missing or infinite values; drop those rows")
-    return column

@@ -9,7 +9,7 @@ weighted outcomes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from modifind.statistics.families import Family
     from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 
-MAX_ROWS = 30_000  # bands of so many rows are narrow, and all their pseudo-outcomes fit into memory
-MAX_LEVELS = 12  # an outcome of no more distinct values is shown by their shares
+MAX_EXPLAINED_ROWS = 30_000  # bands of so many rows are narrow, and all their pseudo-outcomes fit into memory
+MAX_OUTCOME_LEVELS = 12  # an outcome of no more distinct values is shown by their shares
 N_QUANTILES, N_STEPS = 36, 12
 HEAVY = 0.02  # share of the outcomes from which a value that several rows have is a step of the distribution function
-LEAST_EIGENVALUE = 1e-10  # of the largest
+MIN_EIGENVALUE = 1e-10  # of the largest
 EDGE = 0.005  # share of the outcomes beyond either end of a drawn scale
 # Functions of the outcome before the indicators: the outcome and its square.
 N_MOMENTS = 2
@@ -68,6 +68,11 @@ class ArmRows:
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", Weights.of(self.weights, self.y.size))
         object.__setattr__(self, "clusters", Clusters.of(self.clusters, self.y.size))
+
+    def part(self, rows: Ints) -> ArmRows:
+        """Some of the rows."""
+        columns = ("y", "arms", "scores", "weights", "clusters")
+        return replace(self, **{name: getattr(self, name)[rows] for name in columns})
 
 
 @dataclass(frozen=True)
@@ -166,7 +171,7 @@ class PseudoOutcomes:
     def kernel_root(self, bandwidth: float) -> Array:
         """Feature map of a Gaussian kernel at the atoms, shape (marks, r): few columns give all of its products."""
         values, vectors = np.linalg.eigh(gaussian_gram(self.atoms, self.atoms, bandwidth))
-        kept = values > LEAST_EIGENVALUE * values[-1]
+        kept = values > MIN_EIGENVALUE * values[-1]
         return vectors[:, kept] * np.sqrt(values[kept])
 
     @classmethod
@@ -176,7 +181,7 @@ class PseudoOutcomes:
         models: tuple[OutcomeModel, ...] = (),
         *,
         seed: np.random.SeedSequence | None = None,
-        max_rows: int = MAX_ROWS,
+        max_rows: int = MAX_EXPLAINED_ROWS,
     ) -> PseudoOutcomes:
         """Pseudo-outcomes of a table.
 
@@ -192,10 +197,11 @@ class PseudoOutcomes:
         rows = np.arange(given.y.size)
         if rows.size > max_rows:
             rows = np.sort(np.random.default_rng(seed).choice(rows.size, max_rows, replace=False))
-        y, arms, scores = given.y[rows], given.arms[rows], given.scores[rows]
-        own = given.weights[rows].times(row_weights(scores, given.population))
-        arm_weights = own / np.where(arms == 1, scores, 1.0 - scores)
-        counted = Weights.of(own)
+        given = given.part(rows)
+        y, arms, scores = given.y, given.arms, given.scores
+        weights = given.weights.times(row_weights(scores, given.population))
+        arm_weights = weights / np.where(arms == 1, scores, 1.0 - scores)
+        counted = Weights.of(weights)
         centre, unit = float(counted.mean(y)), float(np.sqrt(counted.mean((y - counted.mean(y)) ** 2))) or 1.0
         scaled = (y - centre) / unit
         marks, steps, levels = outcome_marks(scaled, arm_weights)
@@ -204,12 +210,12 @@ class PseudoOutcomes:
         for arm in (0, 1):
             in_arm = arm_weights * (arms == arm)
             if models:
-                parts = [m.expected(arm, rows, scaled, marks, in_arm, (centre, unit)) for m in models]
-                expected[:, arm] = np.mean(parts, axis=0)
+                each = [model.expected(arm, rows, scaled, marks, in_arm, (centre, unit)) for model in models]
+                expected[:, arm] = np.mean(each, axis=0)
             else:
                 expected[:, arm] = in_arm @ observed / in_arm.sum()
         errors = observed - expected[np.arange(rows.size), arms]
-        weighted = (arms, own, arm_weights, given.clusters[rows])
+        weighted = (arms, weights, arm_weights, given.clusters)
         how = given.population, given.effect_scale, given.two_parts
         return cls(rows, expected, errors, *weighted, marks, levels, steps, centre, unit, *how)
 
@@ -226,7 +232,7 @@ def outcome_marks(y: Array, weights: Array) -> tuple[Array, NDArray[np.bool_], b
     (array([0., 1., 2.]), array([ True,  True,  True]), True)
     """
     distinct, place, counts = np.unique(y, return_inverse=True, return_counts=True)
-    if distinct.size <= MAX_LEVELS:
+    if distinct.size <= MAX_OUTCOME_LEVELS:
         return distinct, np.ones(distinct.size, dtype=bool), True
     counted = Weights.of(weights)
     inner = counted.quantiles(y, (np.arange(N_QUANTILES) + 0.5) / N_QUANTILES)

@@ -7,9 +7,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from modifind._typing import Array
-from modifind.explain.local_distributions import WeightedRows
+from modifind.data.clusters import Clusters
+from modifind.data.feature_matrix import check_scale
+from modifind.data.population import check_population
+from modifind.data.weights import Weights
+from modifind.explain.pseudo import ArmRows
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,12 @@ class GivenFeature:
     def n_levels(self) -> int:
         """Number of categories, 0 for a continuous feature."""
         return 0 if self.labels is None else len(self.labels)
+
+    def named(self, points: Array) -> NDArray[Any]:
+        """Points as they are shown: values, or labels of codes."""
+        if self.labels is None:
+            return points
+        return np.array(self.labels, dtype=object)[points.astype(np.intp)]
 
     @classmethod
     def read(cls, x: Any, points: Any, discrete: bool, *, gaps: bool) -> GivenFeature:
@@ -73,7 +84,7 @@ class GivenFeature:
 
 @dataclass(frozen=True)
 class GivenRows:
-    """A feature with the outcomes and arms of its rows, and where to look; `effect_bounds` describes the fields."""
+    """A feature with the outcomes and arms of its rows, and where to look; `effect_curve` describes the fields."""
 
     x: Any
     y: Any
@@ -83,14 +94,54 @@ class GivenRows:
     points: Any = None
     bandwidth: float | None = None
     weights: Any = None
+    clusters: Any = None
+    population: str = "all"
 
     def feature(self, *, gaps: bool) -> GivenFeature:
         """The feature, checked."""
+        check_bandwidth(self.bandwidth)
         return GivenFeature.read(self.x, self.points, self.discrete, gaps=gaps)
 
-    def weighted(self) -> WeightedRows:
+    def arm_rows(self) -> ArmRows:
         """Outcomes and arms, checked."""
-        return WeightedRows.of(self.y, self.treatment, self.propensity, self.weights, np.asarray(self.x).shape[0])
+        check_population(self.population)
+        n_rows = np.asarray(self.x).shape[0]
+        outcome = _numbers(self.y, "y", n_rows)
+        check_scale("y", outcome)
+        arms = _numbers(self.treatment, "treatment", n_rows)
+        if not np.array_equal(np.unique(arms), (0.0, 1.0)):
+            raise ValueError("treatment must be 0 (control) or 1 (treated), and both must occur")
+        scores = _numbers(self.propensity, "propensity", n_rows, one_for_all=True)
+        if np.any((scores <= 0) | (scores >= 1)):
+            raise ValueError("propensity must lie above 0 and below 1; clip it first")
+        weights = Weights.of(None if self.weights is None else _numbers(self.weights, "weights", n_rows), n_rows)
+        if np.any(weights.values < 0) or not np.any(weights.values > 0):
+            raise ValueError("weights must not be negative, and some must be positive")
+        clusters = _clusters(self.clusters, n_rows)
+        return ArmRows(outcome, arms.astype(np.int64), scores, weights, clusters, self.population)
+
+
+def _clusters(labels: Any, n_rows: int) -> Clusters:
+    if labels is None:
+        return Clusters.rows(n_rows)
+    codes = pd.factorize(np.asarray(labels))[0]
+    if codes.shape != (n_rows,) or (codes < 0).any():
+        raise ValueError(f"clusters must have a label for each of the {n_rows} rows")
+    return Clusters.of(codes)
+
+
+def _numbers(values: Any, name: str, n_rows: int, *, one_for_all: bool = False) -> Array:
+    try:
+        column = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be numeric") from None
+    if one_for_all and column.ndim == 0:
+        column = np.full(n_rows, float(column))
+    if column.shape != (n_rows,):
+        raise ValueError(f"{name} must have one value for each of the {n_rows} rows of x; its shape is {column.shape}")
+    if not np.all(np.isfinite(column)):
+        raise ValueError(f"{name} has missing or infinite values; drop those rows")
+    return column
 
 
 def check_bandwidth(given: float | None) -> None:

@@ -20,10 +20,10 @@ from modifind.explain.pseudo import PseudoOutcomes
 from modifind.result.selection_result import no_subgroups
 
 SUBGROUPS = "effects by subgroup"
-SHARES = (0.25, 0.5, 0.75)
-MOST_LEVELS = 30  # of a category; those with the most rows
-MIN_ROWS = 2  # of either arm, that a subgroup has an effect
-MOST_DECIMALS = 7
+QUARTILES = (0.25, 0.5, 0.75)
+MAX_SUBGROUP_LEVELS = 30  # of a category; those with the most rows
+MIN_SUBGROUP_ARM = 2  # of either arm, that a subgroup has an effect
+MAX_DECIMALS = 7
 MISSING = "missing"
 NUMBERS = ("effect", "low", "high", "se", "df")
 
@@ -45,21 +45,21 @@ def subgroup_effects(outcomes: PseudoOutcomes, table: FeatureTable, units: Seque
     DataFrame
         See `SelectionResult.subgroups`; without the features' p-values.
     """
-    found: list[dict[str, Any]] = []
+    rows_shown: list[dict[str, Any]] = []
     for unit in units:
         for member in unit.members:
             if table.is_constant(member):
                 continue
             for level, rows in _subgroups(table.values[:, member], table.categories[member], outcomes.weights):
                 named = {"feature": unit.name, "column": table.names[member], "level": level}
-                found.append({**named, **_effect(outcomes, rows)})
-    return pd.DataFrame(found).astype({"level": object}) if found else no_subgroups()
+                rows_shown.append({**named, **_effect(outcomes, rows)})
+    return pd.DataFrame(rows_shown).astype({"level": object}) if rows_shown else no_subgroups()
 
 
 def _effect(outcomes: PseudoOutcomes, rows: NDArray[np.intp]) -> dict[str, float]:
     counted = outcomes.arm_weights[rows] > 0
     n_treated, n_control = (int(np.sum(counted & (outcomes.arms[rows] == arm))) for arm in (1, 0))
-    known = min(n_treated, n_control) >= MIN_ROWS
+    known = min(n_treated, n_control) >= MIN_SUBGROUP_ARM
     numbers = effect_limits(outcomes, rows) if known else (math.nan,) * len(NUMBERS)
     if not math.isfinite(numbers[0]):  # a ratio of averages of which one is zero
         numbers = (math.nan,) * len(NUMBERS)
@@ -71,7 +71,7 @@ def _subgroups(column: Array, labels: tuple[Any, ...] | None, weights: Array) ->
     seen = ~np.isnan(column)
     if labels is not None:
         counts = np.bincount(column[seen].astype(np.intp), minlength=len(labels))
-        for code in sorted(np.argsort(-counts, kind="stable")[:MOST_LEVELS]):
+        for code in sorted(np.argsort(-counts, kind="stable")[:MAX_SUBGROUP_LEVELS]):
             yield _named(labels[code]), np.flatnonzero(column == code)
     elif seen.any():
         edges, decimals = _edges(column[seen], weights[seen])
@@ -92,7 +92,7 @@ def _named(label: Any) -> str:
 
 def _edges(values: Array, weights: Array) -> tuple[Array, int]:
     """Quartiles, rounded so that names of ranges are exact, and the decimals that they have."""
-    edges = np.unique(Weights.of(weights).quantiles(values, np.array(SHARES)))
+    edges = np.unique(Weights.of(weights).quantiles(values, np.array(QUARTILES)))
     extent = float(np.ptp(edges)) or abs(float(edges[0])) or 1.0
     decimals = 1 - math.floor(math.log10(extent))
     near = np.unique(np.round(edges, decimals) + 0.0)  # no minus zero
@@ -110,6 +110,6 @@ def _quarters(edges: Array, decimals: int) -> list[str]:
     """
     if not edges.size:
         return ["all values"]
-    at = [f"{edge:.{decimals}f}" if decimals < MOST_DECIMALS else f"{edge:.4g}" for edge in edges]
+    at = [f"{edge:.{decimals}f}" if decimals < MAX_DECIMALS else f"{edge:.4g}" for edge in edges]
     inner = [f"over {low} to {high}" for low, high in pairwise(at)]
     return [f"up to {at[0]}", *inner, f"over {at[-1]}"]

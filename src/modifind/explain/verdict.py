@@ -20,16 +20,16 @@ import pandas as pd
 from scipy.stats import norm
 
 from modifind._typing import Array
-from modifind.explain.marginal import TOLD
+from modifind.explain.marginal import SENTENCE_SHARES
 from modifind.result.effect_names import effect_name
 from modifind.result.selection_result import NOT_TESTED, PARTS, p_text
 
 NAMES = {"mean": "the average", "spread": "the spread", "shape": "the shape"}
 NAMES_OF_AMOUNTS = {"mean": "whether there is any", "spread": "how much there is", "shape": "the shape"}
-LONGEST_LABEL = 40
-MOST_FIGURES = 3
-LONGEST_NUMBER = 9
-MOST_MORE_DIGITS = 3
+MAX_LABEL_LENGTH = 40
+MAX_FIGURES = 3
+MAX_NUMBER_LENGTH = 9
+MAX_MORE_DIGITS = 3
 SAME = 1e-9  # share of a number that is rounding
 FIRST, LAST = 0.02, 0.98  # percentiles between which the points of a curve are evenly spread
 Format = Callable[[Sequence[float]], list[str]]
@@ -81,8 +81,8 @@ def verdict(
     if not selected:
         return "No change found."
     names = NAMES_OF_AMOUNTS if kind == "amount" else NAMES
-    found = [part for part in PARTS if float(changes.get(f"{part}_adjusted", math.nan)) <= alpha]
-    if not found:
+    changed = [part for part in PARTS if float(changes.get(f"{part}_adjusted", math.nan)) <= alpha]
+    if not changed:
         return _unclear(changes, names)
     subject = "the effect"
     if effect_scale != "difference" or tuple(two_values) == (0.0, 1.0):
@@ -102,11 +102,10 @@ def verdict(
         clauses["mean"] = [("any_effect", risk, average, False)]
         clauses["spread"] = [("amount_ratio", "the ratio of amounts above zero", _factors, False)]
     # Of the shape only where it is all that changes.
-    told = [
-        _clause(columns, *clause) for part in found for clause in clauses[part] if part != "shape" or len(found) == 1
-    ]
-    shown = ", and ".join(filter(None, told))
-    return f"Changes {_listed([names[part] for part in found])}{': ' if shown else ''}{shown}."
+    shape = changed == ["shape"]
+    figures = [_clause(columns, *clause) for part in changed for clause in clauses[part] if part != "shape" or shape]
+    shown = ", and ".join(filter(None, figures))
+    return f"Changes {_listed([names[part] for part in changed])}{': ' if shown else ''}{shown}."
 
 
 def _unclear(changes: Mapping[str, Any] | pd.Series[Any], names: Mapping[str, str]) -> str:
@@ -146,10 +145,10 @@ class ShownColumn:
     kind: str
     percentiles: tuple[float, ...] = ()
 
-    def told(self) -> list[int]:
+    def shown_points(self) -> list[int]:
         """The points of a continuous column that are nearest to its percentiles, each once."""
         inner = np.flatnonzero(self.curve["value"].notna().to_numpy())
-        at, wanted = FIRST + (LAST - FIRST) * np.arange(inner.size) / max(inner.size - 1, 1), np.array(TOLD)
+        at, wanted = FIRST + (LAST - FIRST) * np.arange(inner.size) / max(inner.size - 1, 1), np.array(SENTENCE_SHARES)
         if self.percentiles:
             at, wanted = self.curve["value"].to_numpy(dtype=np.float64)[inner], np.array(self.percentiles)
         return list(dict.fromkeys(int(inner[np.abs(at - value).argmin()]) for value in wanted)) if inner.size else []
@@ -175,7 +174,7 @@ class _Points:
             kept &= ~curve["low_support"].to_numpy(dtype=bool)
         places = np.flatnonzero(kept)
         if shown.kind == "continuous":
-            places = np.array([k for k in shown.told() if kept[k]], dtype=np.int64)
+            places = np.array([k for k in shown.shown_points() if kept[k]], dtype=np.int64)
         if places.size < 2:
             return None
         estimate, low, high = (
@@ -199,7 +198,7 @@ class _Points:
         top, bottom = self.apart
         return float((self.low[top] - self.high[bottom]) / (np.ptp(self.estimate) or 1.0))
 
-    def told(self, form: Format, *places: int) -> list[str]:
+    def figures(self, form: Format, *places: int) -> list[str]:
         """Estimates of some points with their limits."""
         numbers = [float(part[k]) for k in places for part in (self.estimate, self.low, self.high)]
         shown = form(numbers)
@@ -211,29 +210,29 @@ def _clause(columns: Mapping[str, ShownColumn], effect: str, subject: str, form:
 
     Without a direction there is nothing to tell, or with `always` the figures alone.
     """
-    found = {
+    known = {
         column: points
         for column, shown in columns.items()
         if (points := _Points.of(shown, effect, ratio=form is _factors)) is not None and (always or points.gap > 0)
     }
-    if not found:
+    if not known:
         return None
-    best = max(found, key=lambda column: found[column].gap)
+    best = max(known, key=lambda column: known[column].gap)
     along = f"along {_plain(best)} " if len(columns) > 1 else ""
     kind = columns[best].kind
-    if found[best].gap <= 0:
-        return f"{along}{subject} {_figures(found[best], form, kind)}, with limits that overlap"
-    return f"{along}{subject} {(_along if kind == 'continuous' else _by_level)(found[best], form)}"
+    if known[best].gap <= 0:
+        return f"{along}{subject} {_figures(known[best], form, kind)}, with limits that overlap"
+    return f"{along}{subject} {(_along if kind == 'continuous' else _by_level)(known[best], form)}"
 
 
 def _figures(points: _Points, form: Format, kind: str) -> str:
     """Estimates at all points, or at the lowest and the highest of many, in the order of the curve."""
     places = list(range(points.estimate.size))
-    if len(places) > MOST_FIGURES:
+    if len(places) > MAX_FIGURES:
         places = sorted({int(points.estimate.argmin()), int(points.estimate.argmax())})
     at = [f"at {value}" for value in _digits(points.values)] if kind == "continuous" else _labels(points)
-    told = points.told(form, *places)
-    return f"is {_listed([f'{figure} {at[k]}' for figure, k in zip(told, places, strict=True)])}"
+    figures = points.figures(form, *places)
+    return f"is {_listed([f'{figure} {at[k]}' for figure, k in zip(figures, places, strict=True)])}"
 
 
 def _labels(points: _Points) -> list[str]:
@@ -243,10 +242,10 @@ def _labels(points: _Points) -> list[str]:
 def _by_level(points: _Points, form: Format) -> str:
     labels = _labels(points)
     if len(labels) == 2:
-        first, second = points.told(form, 0, 1)
+        first, second = points.figures(form, 0, 1)
         return f"is {first} {labels[0]} and {second} {labels[1]}"
     top, bottom = points.apart
-    high, low = points.told(form, top, bottom)
+    high, low = points.figures(form, top, bottom)
     return f"is higher {labels[top]}, {high}, than {labels[bottom]}, {low}"
 
 
@@ -261,7 +260,7 @@ def _along(points: _Points, form: Format) -> str:
             (bottom, points.high[bottom] < min(points.low[0], points.low[last]), "lowest"),
         ):
             if place == 1 and beyond:
-                first, inner, final = points.told(form, 0, 1, last)
+                first, inner, final = points.figures(form, 0, 1, last)
                 return (
                     f"is {word} in the middle, {inner} at {at[1]}, against {first} at {at[0]} and {final} at {at[last]}"
                 )
@@ -269,7 +268,7 @@ def _along(points: _Points, form: Format) -> str:
     start, stop = sorted((top, bottom))
     if (points.low[last] > points.high[0]) if rises else (points.high[last] < points.low[0]):
         start, stop = 0, last
-    before, after = points.told(form, start, stop)
+    before, after = points.figures(form, start, stop)
     return f"{'rises' if rises else 'falls'} from {before} at {at[start]} to {after} at {at[stop]}"
 
 
@@ -294,7 +293,7 @@ def _factors(values: Sequence[float]) -> list[str]:
 
 def _told_apart(values: Sequence[float], write: Callable[[float, int], str]) -> list[str]:
     """Values written with as few more digits as tell them apart."""
-    for more in range(MOST_MORE_DIGITS + 1):
+    for more in range(MAX_MORE_DIGITS + 1):
         shown = [write(value, more) for value in values]
         if len(set(shown)) == len(set(values)):
             break
@@ -312,7 +311,7 @@ def _digits(values: Sequence[Any]) -> list[str]:
 def _rounded(value: float, decimals: int) -> str:
     rounded = round(value, decimals) + 0.0
     shown = f"{rounded:.{max(decimals, 0)}f}"
-    if len(shown) <= LONGEST_NUMBER:
+    if len(shown) <= MAX_NUMBER_LENGTH:
         return shown
     return f"{rounded:.{max(math.floor(math.log10(abs(rounded))) + 1 + decimals if rounded else 1, 3)}g}"
 
@@ -320,4 +319,6 @@ def _rounded(value: float, decimals: int) -> str:
 def _plain(label: Any) -> str:
     """A category or column as one short line of text."""
     text = " ".join("".join(letter if letter.isprintable() else " " for letter in str(label)).split())
-    return text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 18]}...{text[-15:]}"  # ends tell apart
+    if len(text) <= MAX_LABEL_LENGTH:
+        return text
+    return f"{text[: MAX_LABEL_LENGTH - 18]}...{text[-15:]}"  # ends tell apart

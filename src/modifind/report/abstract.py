@@ -16,9 +16,9 @@ from modifind.result.concerns import summary
 from modifind.result.selection_result import SelectionResult, p_text
 from modifind.result.uncontrolled import control_sentence
 
-MOST_NAMES = 8
-MOST_NAME = 400.0  # pixels
-MOST_GROUPS = 8
+MAX_LISTED = 8
+MAX_NAME_WIDTH = 400.0  # pixels
+MAX_GROUPS = 8
 QUANTILES = {10: "10% quantile", 50: "median", 90: "90% quantile"}
 CONTROL = {
     "bh": "the false discovery rate is controlled at {level} (Benjamini-Hochberg)",
@@ -69,13 +69,13 @@ class Abstract:
         """The abstract of a result."""
         parts = [("Data", data_sentence(result, Words.of(result)))]
         groups: list[Groups] = []
-        for title, own in comparisons(result):
-            words, of = Words.of(own), f", {title}" * bool(title)
+        for title, contrast in comparisons(result):
+            words, of = Words.of(contrast), f", {title}" * bool(title)
             parts += [
-                (f"{words.effect[0].upper()}{words.effect[1:]}{of}", average_sentence(own, words)),
-                (f"Distribution{of}", distribution_sentence(own, words)),
+                (f"{words.effect[0].upper()}{words.effect[1:]}{of}", average_sentence(contrast, words)),
+                (f"Distribution{of}", distribution_sentence(contrast, words)),
             ]
-            groups += [Groups(f"{group.title}{of}", group.lines) for group in clear_groups(own, words)]
+            groups += [Groups(f"{group.title}{of}", group.lines) for group in clear_groups(contrast, words)]
         parts.append(("Effect modification", modification_sentence(result)))
         return cls(
             headline(result),
@@ -108,10 +108,10 @@ def effect_text(words: Words, effect: float, low: float, high: float) -> str:
     return f"{value} {unit}{''.join(limits)}" if unit else f"{value}{''.join(limits)}"
 
 
-def overall_effect(result: SelectionResult) -> tuple[float, float, float] | None:
-    """The average effect and its limits, where they are known."""
-    found = [float(result.overall.get(f"mean_effect{end}", math.nan)) for end in ("", "_low", "_high")]
-    return None if any(map(math.isnan, found)) else (found[0], found[1], found[2])
+def overall_effect(result: SelectionResult, name: str = "mean_effect") -> tuple[float, float, float] | None:
+    """An effect in all rows together and its limits, where they are known."""
+    effect, low, high = (float(result.overall.get(f"{name}{end}", math.nan)) for end in ("", "_low", "_high"))
+    return None if any(map(math.isnan, (effect, low, high))) else (effect, low, high)
 
 
 def p_of(result: SelectionResult, test: str) -> float:
@@ -122,7 +122,7 @@ def p_of(result: SelectionResult, test: str) -> float:
 def headline(result: SelectionResult, words: Words | None = None) -> str:
     """Whether the treatment has an effect on average, and which features change it, in one or two sentences."""
     if result.by_arm:
-        return " ".join(f"{title}: {headline(own)}" for title, own in comparisons(result))
+        return " ".join(f"{title}: {headline(contrast)}" for title, contrast in comparisons(result))
     words = words or Words.of(result)
     chosen, average, alpha = list(map(str, result.selected)), overall_effect(result), float(result.settings["alpha"])
     on_them = f"depends on {_listed(chosen)}"
@@ -132,12 +132,12 @@ def headline(result: SelectionResult, words: Words | None = None) -> str:
     if p_of(result, "mean") <= alpha:
         first = f"On average, {_change(words, *average)}."
         return f"{first} {f'The effect {on_them}.' if chosen else 'No feature was found to change that effect.'}"
-    found = f"No effect {words.on_average} was found: {effect_text(words, *average)}."
+    nothing = f"No effect {words.on_average} was found: {effect_text(words, *average)}."
     if chosen:
-        return f"{found} However, the effect {on_them}."
+        return f"{nothing} However, the effect {on_them}."
     if p_of(result, "distribution") <= alpha:
-        return f"{found} The distribution of {words.outcome} differs; no feature was found to change the effect."
-    return f"{found} No feature was found to change it."
+        return f"{nothing} The distribution of {words.outcome} differs; no feature was found to change the effect."
+    return f"{nothing} No feature was found to change it."
 
 
 def _change(words: Words, effect: float, low: float, high: float) -> str:
@@ -161,7 +161,7 @@ def data_sentence(result: SelectionResult, words: Words) -> str:
     tested = counted(n_tested(result), "feature")
     if s.get("interrupted"):
         tested = f"only {n_tested(result)} of {len(result.table)} features"
-    arms = [f"{own.settings['n_treated']:,} {Words.of(own).treated}" for _, own in comparisons(result)]
+    arms = [f"{contrast.settings['n_treated']:,} {Words.of(contrast).treated}" for _, contrast in comparisons(result)]
     rows = _listed([*arms, f"{s['n_control']:,} {words.control}"])
     table = f"{s['n_rows']:,} rows: {rows}. Outcome: {words.outcome}{unit}. {tested[0].upper()}{tested[1:]} tested."
     return f"{table} {design_sentence(s)}".strip()
@@ -189,23 +189,16 @@ def distribution_sentence(result: SelectionResult, words: Words) -> str:
         return ""
     if p_value > result.settings["alpha"]:
         return f"No change was found ({p_text(p_value)})."
-    told = []
-    for q, name in QUANTILES.items():
-        found = [float(result.overall.get(f"q{q}_effect{end}", math.nan)) for end in ("", "_low", "_high")]
-        if not any(map(math.isnan, found)):
-            told.append(f"{_difference(words, *found)} at the {name}")
-    ratio = [float(result.overall.get(f"sd_ratio{end}", math.nan)) for end in ("", "_low", "_high")]
-    spread = ""
-    if not any(map(math.isnan, ratio)):
-        spread = (
-            f"; the standard deviation under {words.treated} is {with_limits(*ratio)} times that under {words.control}"
-        )
-    return f"It changes ({p_text(p_value)}): {_listed(told)}{spread}." if told else f"It changes ({p_text(p_value)})."
-
-
-def _difference(words: Words, effect: float, low: float, high: float) -> str:
-    """An effect at a quantile, which is a difference whatever the averages are compared by."""
-    return effect_text(replace(words, scale="difference"), effect, low, high)
+    differences = replace(words, scale="difference")  # whatever the averages are compared by
+    known = {name: overall_effect(result, f"q{q}_effect") for q, name in QUANTILES.items()}
+    texts = [f"{effect_text(differences, *effect)} at the {name}" for name, effect in known.items() if effect]
+    if not texts:
+        return f"It changes ({p_text(p_value)})."
+    ratio, spread = overall_effect(result, "sd_ratio"), ""
+    if ratio:
+        spread = f"; the standard deviation under {words.treated} is {with_limits(*ratio)} times that under "
+        spread += words.control
+    return f"It changes ({p_text(p_value)}): {_listed(texts)}{spread}."
 
 
 def modification_sentence(result: SelectionResult) -> str:
@@ -220,9 +213,9 @@ def modification_sentence(result: SelectionResult) -> str:
         )
     if not result.selected:
         return f"No feature was found to change the effect{tail}; {control}. Small changes may have been missed."
-    found = f"{len(result.selected)} of {counted(n_tested(result), 'feature')}"
+    number = f"{len(result.selected)} of {counted(n_tested(result), 'feature')}"
     verb = "was" if len(result.selected) == 1 else "were"
-    return f"{found} {verb} found to change the effect{tail * sure}; {control}."
+    return f"{number} {verb} found to change the effect{tail * sure}; {control}."
 
 
 def clear_groups(result: SelectionResult, words: Words) -> list[Groups]:
@@ -234,18 +227,18 @@ def clear_groups(result: SelectionResult, words: Words) -> list[Groups]:
     up, down = ("Clear increase", "Clear decrease")
     if words.better:
         up, down = (f"Clear {words.favours(side)}" for side in (1.0, -1.0))
-    found: dict[str, list[str]] = {down: [], up: [], "No clear effect": []}
+    lines: dict[str, list[str]] = {down: [], up: [], "No clear effect": []}
     for row in display.limits().dropna(subset=["effect"]).to_dict("records"):
         none = words.neutral
         kind = up if row["low"] > none else down if row["high"] < none else "No clear effect"
         limits = effect_text(words, row["effect"], row["low"], row["high"])
-        found[kind].append(f"{_group_name(result, row['column'], row['level'])}: {limits}")
+        lines[kind].append(f"{_group_name(result, row['column'], row['level'])}: {limits}")
     lost = display.subgroups[display.subgroups["effect"].isna()]
     if words.is_ratio and len(lost):
         names = (_group_name(result, row["column"], row["level"]) for row in lost.to_dict("records"))
-        found["No ratio"] = [f"{name}: no outcome to compare" for name in names]
-    order = sorted(found, key=lambda name: (name == "No ratio", name == "No clear effect", "harm" in name))
-    return [Groups(name, _first(found[name])) for name in order if found[name]]
+        lines["No ratio"] = [f"{name}: no outcome to compare" for name in names]
+    order = sorted(lines, key=lambda name: (name == "No ratio", name == "No clear effect", "harm" in name))
+    return [Groups(name, _first(lines[name])) for name in order if lines[name]]
 
 
 def _group_name(result: SelectionResult, column: str, level: object) -> str:
@@ -254,22 +247,21 @@ def _group_name(result: SelectionResult, column: str, level: object) -> str:
 
 
 def _first(lines: list[str]) -> list[str]:
-    return lines if len(lines) <= MOST_GROUPS else [*lines[:MOST_GROUPS], f"{len(lines) - MOST_GROUPS} more"]
+    return lines if len(lines) <= MAX_GROUPS else [*lines[:MAX_GROUPS], f"{len(lines) - MAX_GROUPS} more"]
 
 
 def certainty_sentence(result: SelectionResult) -> str:
     """What was checked, and what placebo treatments found."""
-    known = [(title, own) for title, own in comparisons(result) if len(own.checks)]
-    texts = [f"{f'{title}: ' if title else ''}{summary(own.checks).partition(';')[0]}." for title, own in known]
-    checked = " ".join(texts)
+    checks = [(f"{title}: " if title else "", contrast.checks) for title, contrast in comparisons(result)]
+    checked = " ".join(f"{prefix}{summary(rows).partition(';')[0]}." for prefix, rows in checks if len(rows))
     placebo = "" if result.placebo is None else f" {result.placebo.text}"
     return f"{checked}{placebo}".strip()
 
 
 def next_steps(result: SelectionResult) -> list[str]:
     """What to do next, the most urgent first."""
-    every = [own.checks for _, own in comparisons(result)]
-    failed = pd.concat([own[~own["passed"].astype(bool) & own["validity"].astype(bool)] for own in every])
+    checks = pd.concat([contrast.checks for _, contrast in comparisons(result)])
+    failed = checks[~checks["passed"].astype(bool) & checks["validity"].astype(bool)]
     steps = [f"{remedy[0].upper()}{remedy[1:]}" for remedy in dict.fromkeys(failed["remedy"]) if remedy][:2]
     if result.placebo is None:
         steps.append(
@@ -278,7 +270,7 @@ def next_steps(result: SelectionResult) -> list[str]:
     elif result.placebo.warning:
         steps.append("Do not rely on the selection until placebo treatments find no more than chance allows.")
     if result.selected:
-        names = _listed([str(name) for name in result.selected][:MOST_NAMES])
+        names = _listed([str(name) for name in result.selected][:MAX_LISTED])
         steps.append(
             f"Confirm {names} in independent data; effects in subgroups selected here are likely to be smaller there."
         )
@@ -291,7 +283,7 @@ def next_steps(result: SelectionResult) -> list[str]:
 
 
 def _listed(names: list[str]) -> str:
-    shown = [shortened(name, MOST_NAME) for name in names[:MOST_NAMES]]
-    if len(names) > MOST_NAMES:
-        return f"{', '.join(shown)} and {len(names) - MOST_NAMES} more features"
+    shown = [shortened(name, MAX_NAME_WIDTH) for name in names[:MAX_LISTED]]
+    if len(names) > MAX_LISTED:
+        return f"{', '.join(shown)} and {len(names) - MAX_LISTED} more features"
     return "".join(shown) if len(shown) < 2 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -21,12 +21,13 @@ def comparisons(result: SelectionResult) -> list[tuple[str, SelectionResult]]:
     """Results of two arms with what they are called: the result itself, or every arm against the reference."""
     if result.by_arm is None:
         return [("", result)]
-    return [(f"{label} against {result.settings['control_label']}", own) for label, own in result.by_arm.items()]
+    reference = result.settings["control_label"]
+    return [(f"{label} against {reference}", contrast) for label, contrast in result.by_arm.items()]
 
 
 def n_tested(result: SelectionResult) -> int:
     """How many features were tested: not those that are constant, too rare, determined by others, or not reached."""
-    untested = [_untested(own) for _, own in comparisons(result)]
+    untested = [_untested(contrast) for _, contrast in comparisons(result)]
     return len(result.table) - len(set.intersection(*untested))
 
 
@@ -39,10 +40,10 @@ def _untested(result: SelectionResult) -> set[Any]:
 def verdict(result: SelectionResult, name: str) -> str:
     """What a feature changes, in one sentence; of several arms one for each whose effect it changes."""
     if result.by_arm:
-        chosen = {label: own for label, own in result.by_arm.items() if bool(own.table.loc[name, "selected"])}
-        told = " ".join(f"{label}: {verdict(own, name)}" for label, own in chosen.items())
-        tested = any(verdict(own, name) != NOT_TESTED for own in result.by_arm.values())
-        return told or (_plain_verdict(result, name) if tested else NOT_TESTED)
+        arms = result.by_arm.items()
+        verdicts = " ".join(f"{label}: {verdict(arm, name)}" for label, arm in arms if arm.table.loc[name, "selected"])
+        tested = any(verdict(contrast, name) != NOT_TESTED for contrast in result.by_arm.values())
+        return verdicts or (_plain_verdict(result, name) if tested else NOT_TESTED)
     said = result.changes["verdict"].get(name) if len(result.changes) else None
     if isinstance(said, str) and said:
         return typographic(said)
@@ -140,10 +141,10 @@ def table_rows(result: SelectionResult) -> list[dict[str, Any]]:
 def change_marks(result: SelectionResult, name: str) -> list[dict[str, Any]]:
     """For average, spread and shape whether the feature changes it, and the adjusted p-value."""
     selected = bool(result.table.loc[name, "selected"])
-    found = zip(Words.of(result).parts, (_part(result, name, part) for part in PARTS), strict=True)
+    p_values = [_part(result, name, part) for part in PARTS]
     return [
         {"title": title, "mark": selected and p <= result.settings["alpha"], "text": p_text(p)}
-        for title, p in found
+        for title, p in zip(Words.of(result).parts, p_values, strict=True)
         if not math.isnan(p)
     ]
 
@@ -151,8 +152,8 @@ def change_marks(result: SelectionResult, name: str) -> list[dict[str, Any]]:
 def _part(result: SelectionResult, name: str, part: str) -> float:
     if name not in result.changes.index or f"{part}_adjusted" not in result.changes:
         return math.nan
-    found: Any = result.changes.loc[name, f"{part}_adjusted"]
-    return float(found)
+    p_value: Any = result.changes.loc[name, f"{part}_adjusted"]
+    return float(p_value)
 
 
 def effect_column(result: SelectionResult) -> tuple[str, str]:

@@ -27,8 +27,8 @@ from modifind.report.content import KINDS, anchor, change_marks, comparisons, ve
 from modifind.result.effect_names import effect_name
 from modifind.result.selection_result import NOT_TESTED, SelectionResult, readable_p
 
-MOST_VALUES = 12  # that the style sheet has rules for
-MOST_CHARACTERS = 4_000_000
+MAX_SHOWN_VALUES = 12  # that the style sheet has rules for
+MAX_CHARACTERS = 4_000_000
 SPREAD_TITLES = {"sd_ratio": "spread ratio"} | {f"q{q}_effect": f"{q}% quantile" for q in (10, 50, 90)}
 
 
@@ -66,7 +66,7 @@ class ColumnPanel:
     @property
     def density_keys(self) -> tuple[tuple[str, str], ...]:
         """The legend of the outcomes of both arms."""
-        return tuple(dict.fromkeys(key for _, own in self.densities for key in own.keys))
+        return tuple(dict.fromkeys(key for _, drawn in self.densities for key in drawn.keys))
 
     @property
     def all_charts(self) -> list[Chart]:
@@ -75,7 +75,7 @@ class ColumnPanel:
 
 
 @dataclass(frozen=True)
-class Panel:
+class FeaturePanel:
     """All that the report says of one feature."""
 
     number: int
@@ -107,7 +107,7 @@ class Panel:
         return drawn + cells + len(json.dumps(self.readouts)) + 1500
 
 
-def make_panels(result: SelectionResult, most_characters: int = MOST_CHARACTERS) -> list[Panel]:
+def make_panels(result: SelectionResult, most_characters: int = MAX_CHARACTERS) -> list[FeaturePanel]:
     """Panels of the selected features and, most significant first, of as many others as the file has room for.
 
     Features that an interrupted run did not reach have none.
@@ -115,7 +115,7 @@ def make_panels(result: SelectionResult, most_characters: int = MOST_CHARACTERS)
     table = result.table.sort_values(["p_value", "importance"], ascending=[True, False])
     reached = table["p_value"].notna() & ~table["selected"].to_numpy(dtype=bool)
     others = [str(name) for name in table.index[reached]]
-    panels: list[Panel] = []
+    panels: list[FeaturePanel] = []
     used = 0
     for panel in _panels(result, [*map(str, result.selected), *others]):
         used += panel.size
@@ -125,10 +125,10 @@ def make_panels(result: SelectionResult, most_characters: int = MOST_CHARACTERS)
     return panels
 
 
-def _panels(result: SelectionResult, names: list[str]) -> Iterator[Panel]:
+def _panels(result: SelectionResult, names: list[str]) -> Iterator[FeaturePanel]:
     for place, name in enumerate(names, start=1):
         row: Any = result.table.loc[name]
-        yield Panel(
+        yield FeaturePanel(
             place,
             name,
             anchor(name),
@@ -145,13 +145,13 @@ def _panels(result: SelectionResult, names: list[str]) -> Iterator[Panel]:
 def _columns(result: SelectionResult, place: int, name: str) -> Iterator[ColumnPanel]:
     """Pictures of the columns of a feature, of several arms for each of them."""
     number = 0
-    for title, own in comparisons(result):
-        words = Words.of(own)
-        for column in own.groups.get(name, [name]):
-            if column in own.curves:
+    for title, contrast in comparisons(result):
+        words = Words.of(contrast)
+        for column in contrast.groups.get(name, [name]):
+            if column in contrast.curves:
                 shown = name if column == name else f"{name}: {column}"
                 parts = [title] * bool(title) + [shown] * (column != name)
-                yield _column(own, f"{place}-{number}", (", ".join(parts), shown), column, words)
+                yield _column(contrast, f"{place}-{number}", (", ".join(parts), shown), column, words)
                 number += 1
 
 
@@ -167,7 +167,7 @@ def _column(result: SelectionResult, key: str, titles: tuple[str, str], name: st
     return ColumnPanel(
         *titles,
         _linked(curve_charts(name, curve, discrete, result.overall, words), f"along-{key}"),
-        [(label, _linked([own], f"outcome-{key}-{k}")[0]) for k, (label, own) in enumerate(densities)],
+        [(label, _linked([drawn], f"outcome-{key}-{k}")[0]) for k, (label, drawn) in enumerate(densities)],
         _linked(bounds, f"bounds-{key}"),
         numbers(curve, words),
     )
@@ -176,7 +176,7 @@ def _column(result: SelectionResult, key: str, titles: tuple[str, str], name: st
 def _linked(charts: Iterable[Chart], link: str) -> list[Chart]:
     """With identifiers, and the name of those that are pointed at together."""
     named = enumerate(charts)
-    return [replace(own, id=f"{link}-{k}", readout={**own.readout, "link": link}) for k, own in named]
+    return [replace(drawn, id=f"{link}-{k}", readout={**drawn.readout, "link": link}) for k, drawn in named]
 
 
 def curve_charts(
@@ -206,7 +206,7 @@ def density_charts(name: str, frame: pd.DataFrame, words: Words) -> list[tuple[s
     panels = display.spec().panels if known.any() else ()
     n = len(display.values_)
     pairs = zip(display.values_, panels[:n], panels[n:], strict=True)
-    return [(value_text(value), chart(*pair)) for value, *pair in list(pairs)[:MOST_VALUES]]
+    return [(value_text(value), chart(*pair)) for value, *pair in list(pairs)[:MAX_SHOWN_VALUES]]
 
 
 def numbers(curve: pd.DataFrame, words: Words) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def numbers(curve: pd.DataFrame, words: Words) -> dict[str, Any]:
             columns.append([*map(_count, spec.values_of(curve, name))])
     weak = curve.get("low_support", [False] * len(curve))
     rows = [
-        {"label": value_text(value), "cells": [own[k] for own in columns], "unsure": bool(unsure)}
+        {"label": value_text(value), "cells": [column[k] for column in columns], "unsure": bool(unsure)}
         for k, (value, unsure) in enumerate(zip(curve["value"], weak, strict=True))
     ]
     return {"titles": list(titles.values()), "rows": rows}
@@ -251,7 +251,7 @@ def rank_charts(result: SelectionResult, most: int = 12) -> list[tuple[str, Mark
     known = result.pit_histogram.dropna(how="all")
     distance = result.diagnostics.get("pit_distance", pd.Series(dtype=float)).reindex(known.index)
     chosen = set(map(str, result.selected))
-    far = {str(name): float(own) for name, own in distance.items()}
+    far = {str(name): float(ks) for name, ks in distance.items()}
     order = sorted(far, key=lambda name: (name not in chosen, -np.nan_to_num(far[name])))[:most]
     panels = CalibrationDisplay(distance, known.loc[order]).spec().panels if order else ()
     return [
@@ -267,6 +267,6 @@ def placebo_chart(p_values: Any) -> Chart:
     places = spec.Places.numbers("p-value under a placebo treatment", (np.arange(20) + 0.5) / 20, (0.0, 1.0))
     marks = (spec.Bars("rank", shares, width=0.05), spec.Rule("overall", 0.05))
     return chart(
-        spec.Panel(places, marks, holds=(0.0, 0.1), within=(0.0, 1.0), percent=True, told=spec.Told(about=about)),
+        spec.Panel(places, marks, holds=(0.0, 0.1), within=(0.0, 1.0), percent=True, caption=spec.Caption(about=about)),
         height=114.0,
     )

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import re
-from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
@@ -15,7 +14,7 @@ from markupsafe import Markup, escape
 from modifind.charts.labels import Words
 from modifind.report import content
 from modifind.report.abstract import Abstract
-from modifind.report.methods import methods, references
+from modifind.report.methods import methods, references, template_text
 from modifind.report.panels import forest_charts, make_panels, placebo_chart, rank_charts, score_charts
 from modifind.result.concerns import summary
 from modifind.result.safe_csv import safe_csv
@@ -33,7 +32,7 @@ def render_report(result: SelectionResult) -> str:
     environment.filters["breakable"] = breakable
     panels, comparisons = make_panels(result), content.comparisons(result)
     selected, others = ([panel for panel in panels if panel.selected == chosen] for chosen in (True, False))
-    style, script = _asset("report.css"), _asset("report.js")
+    style, script = template_text("report.css"), template_text("report.js")
     readouts = {key: said for panel in panels for key, said in panel.readouts.items()}
     page = environment.get_template("report.html").render(
         result=result,
@@ -47,18 +46,18 @@ def render_report(result: SelectionResult) -> str:
         anchor=content.anchor,
         prognostic=content.prognostic(result),
         placebos=None if result.placebo is None else placebo_chart(result.placebo.table["p_value"]),
-        forests=[(title, forest_charts(own)) for title, own in comparisons if len(own.subgroups)],
+        forests=[(title, forest_charts(contrast)) for title, contrast in comparisons if len(contrast.subgroups)],
         technical=content.technical_table(result),
         columns=content.table_columns(result),
         rows=content.table_rows(result),
         effect=content.effect_column(result)[1] if "coef" in result.table else "",
         adjusted="adjusted p" if content.is_adjusted(result) else "p",
-        bands=any("low_support" in curve for _, own in comparisons for curve in own.curves.values()),
+        bands=any("low_support" in curve for _, contrast in comparisons for curve in contrast.curves.values()),
         panels=selected,
         others=others,
         drawn={panel.name for panel in panels},
         n_reached=int(result.table["p_value"].notna().sum()),
-        comparisons=[_looked_at(*comparison) for comparison in comparisons],
+        comparisons=[_trust_section(*comparison) for comparison in comparisons],
         doubt=control_sentence(result.settings),
         methods=methods(result),
         references=references(result),
@@ -67,7 +66,7 @@ def render_report(result: SelectionResult) -> str:
     return page.encode("utf-8", "replace").decode("utf-8")  # half a letter, as broken files have, cannot be written
 
 
-def _looked_at(title: str, result: SelectionResult) -> dict[str, Any]:
+def _trust_section(title: str, result: SelectionResult) -> dict[str, Any]:
     """What the section about trust says of two arms."""
     return {
         "title": title,
@@ -102,10 +101,6 @@ def island(data: Any) -> Markup:
     for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return Markup(text)
-
-
-def _asset(name: str) -> str:
-    return (files("modifind.report") / "templates" / name).read_text(encoding="utf-8")
 
 
 def _policy(style: str, script: str) -> str:
