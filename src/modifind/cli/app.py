@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -155,12 +155,12 @@ def select(
         str, typer.Argument(help="CSV, TSV or Parquet file; with --stream or --dask also a pattern of several.")
     ],
     columns: options.Columns,
-    method: options.Method,
-    more: options.Select,
-    effects: options.Effects,
-    text: options.Text,
-    run: options.Run,
-    pieces: options.Pieces,
+    method: Annotated[dict[str, Any], options.METHOD],
+    test: Annotated[dict[str, Any], options.TEST],
+    effects: Annotated[dict[str, Any], options.EFFECTS],
+    text: options.TextFile,
+    run: options.Execution,
+    rows: options.LargeTable,
     output: options.Output,
 ) -> None:
     """Find the features of a table that modify the effect of a treatment on an outcome."""
@@ -170,7 +170,8 @@ def select(
     out, report = output.out, output.report
     check_outputs({"--out": (out, RESULT_SUFFIXES), "--report": (report, (".html",))}, _inputs(data, run))
     check_folders({"--figures": output.figures, "--checkpoint": run.checkpoint})
-    with open_analysis(data, columns, method, text, run, more, effects, pieces) as (table, roles, selector, lines):
+    settings = method | test | effects
+    with open_analysis(data, columns, text, run, rows, settings) as (table, roles, selector, lines):
         if output.dry_run:
             terminal.print_dry_run(selector, table, roles)
             return
@@ -204,10 +205,10 @@ def placebo(
         str, typer.Argument(help="CSV, TSV or Parquet file; with --stream or --dask also a pattern of several.")
     ],
     columns: options.Columns,
-    method: options.Method,
-    text: options.Text,
-    run: options.Run,
-    pieces: options.Pieces,
+    method: Annotated[dict[str, Any], options.METHOD],
+    text: options.TextFile,
+    run: options.Execution,
+    rows: options.LargeTable,
     n: Annotated[int, typer.Option(help="Number of placebo treatments.")] = 20,
     out: Annotated[Path | None, options.file_option("--out", "P-values of all runs as .csv.")] = None,
     strict: Annotated[
@@ -223,7 +224,7 @@ def placebo(
     check_folders({"--checkpoint": run.checkpoint})
     if n < 1:
         raise ValueError(f"--n must be at least 1, not {n}")
-    with open_analysis(data, columns, method, text, run, pieces=pieces) as (table, roles, selector, lines):
+    with open_analysis(data, columns, text, run, rows, method) as (table, roles, selector, lines):
         terminal.print_adjusted(roles.adjusted)
         found, interrupted = until_interrupted(
             lambda: selector.placebo(table, **roles.arguments, n=n),
@@ -267,7 +268,7 @@ def reproduce(
             "table-cvae-neurons or all."
         ),
     ],
-    study: options.Study,
+    study: options.StudySize,
     out: Annotated[Path, typer.Option(help="Folder for results and finished runs.")] = Path("reproduction"),
     data: Annotated[Path | None, typer.Option(help="Folder with the NHANES tables; default: download them.")] = None,
     device: Annotated[str, typer.Option(help="Where autoencoders are trained and drawn from: cpu or cuda.")] = "cpu",
@@ -299,7 +300,7 @@ def _counts(text: str) -> dict[str, int] | None:
     return counts or None
 
 
-def _inputs(data: str, run: options.Run) -> list[Path]:
+def _inputs(data: str, run: options.Execution) -> list[Path]:
     """Files that no result may replace."""
     record = [Path(run.checkpoint) / "run.json"] if run.checkpoint else []
     return [*map(Path, glob.glob(data)), Path(data), *record]

@@ -6,34 +6,23 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from modifind.cli.options import option_name
 from modifind.data.wording import meant
 
 if TYPE_CHECKING:
     from modifind.cli.tables import Roles
 
-# Arguments of Python and what is typed instead. Those that are English words too are recognised by what follows them.
-OPTIONS = {
-    "sample_weight": "--weight",
-    "max_train_rows": "--train-rows",
-    "feature_groups": "--feature-group",
-    "missing_outcome": "--missing-outcome",
-    "adjust_for": "--adjust-for",
-    "discrete_features": "--discrete",
-    "n_resamples": "--resamples",
-    "n_jobs": "--jobs",
-    "random_state": "--seed",
-    "check_resamples": "--check",
-    "cv_repeats": "--repeats",
-    "placebo_runs": "--placebo",
-    "outcome_transform": "--log-outcome",
-    "effect_scale": "--effect-scale",
-}
+# Arguments whose names are no English words. Others are recognised by what follows them.
+UNMISTAKABLE = (
+    *("sample_weight", "max_train_rows", "feature_groups", "missing_outcome", "adjust_for", "discrete_features"),
+    *("n_resamples", "n_jobs", "random_state", "check_resamples", "cv_repeats", "placebo_runs", "outcome_transform"),
+    "effect_scale",
+)
 WORDS = (
     *("alpha", "adjust", "statistic", "sampler", "missing", "propensity", "strata", "clusters", "treated"),
     *("reference", "arms", "population", "checkpoint", "device", "learner", "treatment", "runs", "outcome"),
     *("better", "unit"),
 )
-WORD_OPTIONS = {"outcome": "--outcome-kind"}
 FOLLOWS = r"must\b|needs?\b|names\b|is for\b|for a\b|\S+ (?:is in use|belongs to|cannot)\b"
 PHRASES = {
     "outcome_transform='log'": "--log-outcome",
@@ -95,13 +84,13 @@ def as_typed(message: str, columns: Sequence[str] = (), roles: Roles | None = No
         message = _with_roles(message, free, roles)
     if "X" not in free:
         message = re.sub(r"(?<=\bof )X(?=[;,. ]|$)|(?<!['\w.=/-])X(?= has\b| does\b| must\b)", "the table", message)
-    for argument in (*OPTIONS, *WORDS):
-        option = OPTIONS.get(argument) or WORD_OPTIONS.get(argument, f"--{argument}")
+    for argument in (*UNMISTAKABLE, *WORDS):
         if argument in free:
             continue
+        option = option_name(argument)
         value = r"=(?:'([^'\s]*)'|\"([^\"\s]*)\"|([\w.+-]+))?"
         message = re.sub(rf"(?<![\w'-]){argument}{value}", _with_value(option), message)
-        if argument in OPTIONS:
+        if argument in UNMISTAKABLE:
             message = re.sub(rf"(?<![\w'-]){argument}(?![\w'])", option, message)
         else:
             message = re.sub(rf"^{argument} (?={FOLLOWS})", f"{option} ", message)

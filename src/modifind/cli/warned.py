@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Lines:
+class WarningLines:
     """Warnings that need not be shown because the checks tell them, and the user's words for all."""
 
     told: list[str] = field(default_factory=list)
@@ -29,9 +29,9 @@ class Lines:
 
 
 @contextmanager
-def warnings_as_lines() -> Iterator[Lines]:
+def warnings_as_lines() -> Iterator[WarningLines]:
     """Warnings as single lines on stderr instead of Python's two, each once."""
-    lines = Lines()
+    lines = WarningLines()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         try:
