@@ -73,6 +73,23 @@ class Check:
     remedy: str = ""
 
 
+def check(
+    name: str,
+    value: float,
+    threshold: float,
+    passed: bool,
+    text: str,
+    failing: str,
+    *,
+    passing: str = ".",
+    feature: str | None = None,
+    remedy: str = "",
+) -> Check:
+    """A check whose text ends one way where it passed and another where it failed."""
+    text += passing if passed else failing
+    return Check(name, feature, float(value), float(threshold), bool(passed), text, remedy)
+
+
 KINDS = {
     # The arms.
     "common_support": Kind(
