@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from inspect import signature
 from typing import Any
 
 from modifind.base import BaseModifierSelector
@@ -104,8 +105,8 @@ class ModifierSelector(BaseModifierSelector):
         Whether to also estimate effects along features: curves with bands, what changes, bounds.
     placebo_runs : int, default=0
         Repeat the analysis this many times with a treatment that does nothing. It is drawn as the real one was
-        assigned; see `placebo`. What these runs find is in ``result_.placebo`` and in the report. For a table in pieces they use a
-        sample of `max_train_rows` rows.
+        assigned; see `placebo`. What these runs find is in ``result_.placebo`` and in the report. For a table in pieces
+        they use a sample of `max_train_rows` rows.
     population : {"all", "overlap"}, default="all"
         Population of the effects: "all" rows, or "overlap" (rows with a counterpart in the other arm). Curves, average
         effects and bounds refer to it; p-values and importance are the same in both. In "overlap" each row is weighted
@@ -289,30 +290,14 @@ class ModifierSelector(BaseModifierSelector):
         labels = {"treated": treated, "reference": reference, "arms": arms}
         columns = {"outcome": outcome, "features": features, "adjust_for": adjust_for}
         rows = {"sample_weight": sample_weight, "clusters": clusters, "strata": strata}
-        params, given = read_call(self.get_params(deep=False), X, y, treatment, **columns, **rows, **labels)
-        names, result, interrupted = fit_arms(params, given)
+        call = read_call(self.get_params(deep=False), X, y, treatment, **columns, **rows, **labels)
+        names, result, interrupted = fit_arms(*call)
         self._keep(names, result)
         if interrupted:
             raise KeyboardInterrupt
         return self
 
-    def placebo(
-        self,
-        X: Any,
-        y: Any = None,
-        treatment: Any = None,
-        *,
-        n: int = 20,
-        outcome: str | None = None,
-        features: Any = None,
-        treated: Any = None,
-        reference: Any = None,
-        arms: Any = None,
-        adjust_for: Any = None,
-        sample_weight: Any = None,
-        clusters: Any = None,
-        strata: Any = None,
-    ) -> PlaceboResult:
+    def placebo(self, X: Any, y: Any = None, treatment: Any = None, *, n: int = 20, **roles: Any) -> PlaceboResult:
         """Analyse a table with treatments that do nothing: anything found is a false positive.
 
         The treatment is redrawn as the real one was assigned: by a known probability, by the fitted scores, keeping the
@@ -321,11 +306,14 @@ class ModifierSelector(BaseModifierSelector):
 
         Parameters
         ----------
-        X, y, treatment, outcome, features, treated, reference, arms, adjust_for, sample_weight, clusters, strata
+        X, y, treatment
             As in `fit`. With several arms every contrast is run, and a run finds what modifies any of them. For a
             table in pieces the runs use a sample of `max_train_rows` rows.
         n : int, default=20
             Number of placebo treatments.
+        **roles
+            The other arguments of `fit`: outcome, features, treated, reference, arms, adjust_for, sample_weight,
+            clusters and strata.
 
         Returns
         -------
@@ -346,13 +334,10 @@ class ModifierSelector(BaseModifierSelector):
         '0 of 3 placebo treatments found anything.'
         """
         check_runs(n)
-        labels = {"treated": treated, "reference": reference, "arms": arms}
-        columns = {"outcome": outcome, "features": features, "adjust_for": adjust_for}
-        rows = {"sample_weight": sample_weight, "clusters": clusters, "strata": strata}
-        params, given = read_call(self.get_params(deep=False), X, y, treatment, **columns, **rows, **labels)
-        found, interrupted = placebo_arms(params, given, n)
-        if found is not None:
-            self.placebo_ = found
+        signature(self.fit).bind(X, y, treatment, **roles)  # refuses what is no argument of `fit`
+        result, interrupted = placebo_arms(*read_call(self.get_params(deep=False), X, y, treatment, **roles), n)
+        if result is not None:
+            self.placebo_ = result
         if interrupted:
             raise KeyboardInterrupt
         return self.placebo_

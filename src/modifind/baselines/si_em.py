@@ -172,16 +172,9 @@ class SIEM(BaseModifierSelector):
 
         Parameters
         ----------
-        X : DataFrame or array of shape (n, d)
-            Features measured before the treatment, and whatever the other arguments name.
-        y : array of shape (n,) or str
-            Numeric outcome, or the name of its column.
-        treatment : array of shape (n,) or str
-            Two values: 0/1, booleans or any two labels; or the name of its column.
-        outcome, features : optional
-            As in `ModifierSelector`.
-        treated : optional
-            The label that means "treated"; by default as in `ModifierSelector`.
+        X, y, treatment, outcome, features, treated
+            As in `modifind.ModifierSelector.fit`: a table in memory, a numeric outcome and two arms, as values of every
+            row or as names of columns.
         adjust_for : list, optional
             Columns of X, by names, positions or a mask, that expected outcomes and propensity scores are given and
             whose part in the effect is not asked for.
