@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli import options
 from modifind.cli.columns import read_design, read_discrete, read_groups, read_roles
-from modifind.cli.tables import Roles, open_table
+from modifind.cli.options import Roles
+from modifind.cli.tables import open_table
 from modifind.cli.warned import WarningLines, warnings_as_lines
 from modifind.data.files.text import Dialect
 from modifind.data.roles import column_names

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from modifind.cli import options
-from modifind.cli.tables import Roles
+from modifind.cli.options import Roles
 from modifind.data.feature_matrix import AlsoDiscrete
 from modifind.data.roles import (
     FITTED_SCORES,

@@ -11,7 +11,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from functools import cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
@@ -227,6 +227,40 @@ class Columns:
     strata: Annotated[Text, Option(help="Column with the strata that a trial was randomised in.")] = None
     weight: Annotated[Text, Option(help="Column with sample weights.")] = None
     clusters: Annotated[Text, Option(help="Column that says which rows belong together, such as a clinic.")] = None
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Roles of the columns of one table, as `Columns` ask for them.
+
+    `features` are the columns of X, `adjusted` those of them that are not tested, `scores` known propensity scores, the
+    next three arguments of `fit`; `treated`, `reference` and `arms` are labels of the treatment; `named` are columns
+    that `--features` and `--adjust-for` name.
+    """
+
+    features: list[str]
+    outcome: str
+    treatment: str
+    adjusted: list[str]
+    scores: str | None = None
+    strata: str | None = None
+    weight: str | None = None
+    clusters: str | None = None
+    treated: str | None = None
+    reference: str | None = None
+    arms: tuple[str, ...] | None = None
+    named: list[str] = field(default_factory=list)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of `fit` beside the table."""
+        from modifind.data.roles import SomeNamed
+
+        tested = (name for name in self.features if name not in self.adjusted)
+        columns = {"features": SomeNamed(tested, self.named), "adjust_for": SomeNamed(self.adjusted, self.named)}
+        rows = {"sample_weight": self.weight, "clusters": self.clusters, "strata": self.strata}
+        labels = {"treated": self.treated, "reference": self.reference, "arms": self.arms}
+        return {"outcome": self.outcome, "treatment": self.treatment, **columns, **rows, **labels}
 
 
 @dataclass(frozen=True)

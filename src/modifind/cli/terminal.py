@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from modifind.data.wording import counted, printable
 
 if TYPE_CHECKING:
-    from modifind.cli.tables import Roles
+    from modifind.cli.options import Roles
     from modifind.result.placebo_result import PlaceboResult
     from modifind.result.selection_result import SelectionResult
     from modifind.selector import ModifierSelector

@@ -10,7 +10,7 @@ from modifind.cli.options import option_name
 from modifind.data.wording import meant
 
 if TYPE_CHECKING:
-    from modifind.cli.tables import Roles
+    from modifind.cli.options import Roles
 
 # Arguments whose names are no English words. Others are recognised by what follows them.
 UNMISTAKABLE = (

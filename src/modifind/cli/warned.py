@@ -12,7 +12,7 @@ from modifind.cli.terminal import complain
 from modifind.cli.typed import as_typed
 
 if TYPE_CHECKING:
-    from modifind.cli.tables import Roles
+    from modifind.cli.options import Roles
 
 
 @dataclass

@@ -9,16 +9,23 @@ from dataclasses import replace
 from pathlib import Path
 
 from modifind._warned import warn
-from modifind.paper import paper
-from modifind.paper.runs import BATCHES, Archive, Record, Run
+from modifind.paper.paper import (
+    COUNTEREXAMPLES,
+    CVAE_NEURONS,
+    NHANES_P,
+    NHANES_SIEM,
+    PROPENSITY_NEURONS,
+    SECONDS,
+    SYNTHETIC,
+    Rates,
+)
+from modifind.paper.runs import BATCHES, Archive, Record, StudyRun
 from modifind.paper.studies import FIRST_SEED, SIZES, TIMED_RUNS, NhanesStudy, Order, RatesStudy, Study, TimeStudy
 from modifind.presets import PROPENSITY_UNITS, SAMPLER_UNITS
 from modifind.result.writing import make_folder, write_bytes, write_text
 
 
-def _by_neurons(
-    name: str, network: str, option: str, usual: int, published: Mapping[tuple[str, int], paper.Rates]
-) -> Study:
+def _by_neurons(name: str, network: str, option: str, usual: int, published: Mapping[tuple[str, int], Rates]) -> Study:
     values = tuple(dict.fromkeys(neurons for _, neurons in published))
     title = f"The paper's preset by the number of neurons of its {network}"
     own = RatesStudy(name, title, ("preset",), quick={"preset": 1}, published=published)
@@ -35,7 +42,7 @@ STUDIES: dict[str, Study] = {
             quick={"": 2, "wcmmd": 1, "preset": 1},
             sizes=SIZES,
             quick_sizes=(500, 1000),
-            published=paper.SYNTHETIC,
+            published=SYNTHETIC,
         ),
         TimeStudy(
             "fig-runtime",
@@ -43,6 +50,7 @@ STUDIES: dict[str, Study] = {
             ("default", "preset", "preset-sums", "si-em", "exact"),
             full={"": TIMED_RUNS},
             quick={"": 1},
+            published=SECONDS,
         ),
         NhanesStudy(
             "table-nhanes",
@@ -51,6 +59,8 @@ STUDIES: dict[str, Study] = {
             full={"wcmmd": 5},
             quick={"": 1, "wcmmd": 0},
             permuted_too=("preset",),
+            published=NHANES_P,
+            published_siem=NHANES_SIEM,
         ),
         RatesStudy(
             "table-counterexamples",
@@ -59,16 +69,16 @@ STUDIES: dict[str, Study] = {
             quick={"": 1},
             kinds=("LinCovar", "NonlinCovar"),
             sizes=(2000,),
-            published=paper.COUNTEREXAMPLES,
+            published=COUNTEREXAMPLES,
         ),
         _by_neurons(
             "table-propensity-neurons",
             "propensity network",
             "propensity_units",
             PROPENSITY_UNITS,
-            paper.PROPENSITY_NEURONS,
+            PROPENSITY_NEURONS,
         ),
-        _by_neurons("table-cvae-neurons", "autoencoder", "sampler_units", SAMPLER_UNITS, paper.CVAE_NEURONS),
+        _by_neurons("table-cvae-neurons", "autoencoder", "sampler_units", SAMPLER_UNITS, CVAE_NEURONS),
     )
 }
 NAMES = (*STUDIES, "all")
@@ -137,7 +147,7 @@ def reproduce(
     return written
 
 
-def _planned(name: str, order: Order) -> list[tuple[Study, list[Run]]]:
+def _planned(name: str, order: Order) -> list[tuple[Study, list[StudyRun]]]:
     """The studies asked for that have any of the methods, with their runs."""
     studies, methods = list(STUDIES.values()) if name == "all" else [STUDIES[name]], order.methods or ()
     strange = [method for method in methods if name != "all" and method not in studies[0].methods]

@@ -19,7 +19,7 @@ UNINVOLVED = ("charts", "cli", "explain", "paper", "report", "result")
 
 
 @dataclass(frozen=True)
-class Method:
+class ComparedMethod:
     """A method by its name in tables, and how it is made from a seed and options."""
 
     label: str
@@ -33,13 +33,13 @@ def _with_published_sums(**options: Any) -> ModifierSelector:
 
 
 METHODS = {
-    "default": Method("modifind, default", ModifierSelector),
-    "wcmmd": Method("modifind, wcmmd", lambda **o: ModifierSelector("wcmmd", **o)),
-    "preset": Method("paper's preset", uai2022),
-    "preset-sums": Method("paper's preset, sums as published", _with_published_sums),
-    "naive": Method("Naive", naive),
-    "exact": Method("Exact", exact),
-    "si-em": Method("SI-EM", SIEM),
+    "default": ComparedMethod("modifind, default", ModifierSelector),
+    "wcmmd": ComparedMethod("modifind, wcmmd", lambda **o: ModifierSelector("wcmmd", **o)),
+    "preset": ComparedMethod("paper's preset", uai2022),
+    "preset-sums": ComparedMethod("paper's preset, sums as published", _with_published_sums),
+    "naive": ComparedMethod("Naive", naive),
+    "exact": ComparedMethod("Exact", exact),
+    "si-em": ComparedMethod("SI-EM", SIEM),
 }
 
 

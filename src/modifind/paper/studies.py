@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from modifind.paper import figures, paper
+from modifind.paper.figures import nhanes_figure, rates_figure, time_figure
 from modifind.paper.methods import METHODS
-from modifind.paper.runs import NHANES, Record, Run
+from modifind.paper.runs import NHANES, Record, StudyRun
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -87,7 +87,7 @@ class Study(ABC):
         """The methods that are asked for and belong here."""
         return [method for method in self.methods if order.methods is None or method in order.methods]
 
-    def runs(self, order: Order) -> list[Run]:
+    def runs(self, order: Order) -> list[StudyRun]:
         """All runs, seed by seed, so that what is done early is a small version of the whole."""
         wanted = self.chosen(order)
         most = max((self.n_runs(method, order) for method in wanted), default=0)
@@ -100,7 +100,7 @@ class Study(ABC):
         ]
 
     @abstractmethod
-    def cells(self, method: str, seed: int, quick: bool) -> list[Run]:
+    def cells(self, method: str, seed: int, quick: bool) -> list[StudyRun]:
         """The runs of one method with one seed."""
 
     @abstractmethod
@@ -126,15 +126,15 @@ class RatesStudy(Study):
     option: str = ""
     values: tuple[int, ...] = ()
     usual: int = 0  # the value that a method has anyway
-    published: Mapping[tuple[str, int], paper.Rates] = field(default_factory=dict)
+    published: Mapping[tuple[str, int], tuple[float, ...]] = field(default_factory=dict)
 
-    def cells(self, method: str, seed: int, quick: bool) -> list[Run]:
+    def cells(self, method: str, seed: int, quick: bool) -> list[StudyRun]:
         """All kinds, sizes and values of the option."""
         choices: list[tuple[tuple[str, Any], ...]] = [()]
         if self.option:  # the usual value is the plain method, whose runs other studies share
             choices = [() if value == self.usual else ((self.option, value),) for value in self.values]
         return [
-            Run(kind, n, method, seed, options)
+            StudyRun(kind, n, method, seed, options)
             for kind in self.kinds
             for n in (self.quick_sizes if quick else self.sizes)
             for options in choices
@@ -154,13 +154,13 @@ class RatesStudy(Study):
         order = {name: k for k, name in enumerate((*self.kinds, *self.methods))}
         return summary.sort_values(keys, key=lambda c: c.map(order) if c.name in ("data", "method") else c)
 
-    def _place(self, run: Run) -> dict[str, Any]:
+    def _place(self, run: StudyRun) -> dict[str, Any]:
         place = {"data": run.data, "n": run.n, "method": run.method}
         return place | ({self.option: dict(run.options).get(self.option, self.usual)} if self.option else {})
 
     def figure(self, table: pd.DataFrame) -> Figure:
         """Rates against the size or the option, one panel per kind."""
-        return figures.rates_figure(table, self.option or "n", self.title + self._size(table))
+        return rates_figure(table, self.option or "n", self.title + self._size(table))
 
     def text(self, table: pd.DataFrame) -> str:
         """One row per cell, one column per method."""
@@ -191,16 +191,17 @@ class TimeStudy(Study):
     sizes: tuple[int, ...] = SIZES
     quick_sizes: tuple[int, ...] = (500, 1000)
     multiplied: tuple[str, ...] = ("preset-sums", "exact")
+    published: Mapping[str, float] = field(default_factory=dict)
 
     def n_runs(self, method: str, order: Order) -> int:
         """What is asked for, up to a few: seconds differ less than rates do, and these runs are made one by one."""
         return min(super().n_runs(method, order), TIMED_RUNS)
 
-    def cells(self, method: str, seed: int, quick: bool) -> list[Run]:
+    def cells(self, method: str, seed: int, quick: bool) -> list[StudyRun]:
         """All sizes."""
         measure = "multiplied" if method in self.multiplied else "time"
         sizes = self.quick_sizes if quick else self.sizes
-        return [Run("LinMean", n, method, seed, measure=measure) for n in sizes]
+        return [StudyRun("LinMean", n, method, seed, measure=measure) for n in sizes]
 
     def table(self, records: list[Record]) -> pd.DataFrame:
         """Mean and standard deviation of seconds over runs."""
@@ -214,12 +215,14 @@ class TimeStudy(Study):
         summary = groups.agg(runs="size", seconds_mean="mean", seconds_sd="std").reset_index()
         order = {name: k for k, name in enumerate(self.methods)}
         summary = summary.sort_values(["method", "n"], key=lambda c: c.map(order) if c.name == "method" else c)
-        known = [paper.SECONDS.get(m, np.nan) if n == SIZES[-1] else np.nan for m, n in summary[["method", "n"]].values]
+        known = [
+            self.published.get(m, np.nan) if n == SIZES[-1] else np.nan for m, n in summary[["method", "n"]].values
+        ]
         return summary.assign(paper_seconds=known)
 
     def figure(self, table: pd.DataFrame) -> Figure:
         """Seconds against rows, both on a log scale."""
-        return figures.time_figure(table, self.title)
+        return time_figure(table, self.title)
 
     def text(self, table: pd.DataFrame) -> str:
         """One row per method, one column per size."""
@@ -246,11 +249,13 @@ class NhanesStudy(Study):
     """Adjusted p-values of every feature on the NHANES table."""
 
     permuted_too: tuple[str, ...] = ()  # methods that are also tried where nothing is to be found
+    published: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    published_siem: tuple[str, ...] = ()
 
-    def cells(self, method: str, seed: int, quick: bool) -> list[Run]:
+    def cells(self, method: str, seed: int, quick: bool) -> list[StudyRun]:
         """The outcome, its logarithm and, for some methods and without hurry, its values in another order."""
         permuted = method in self.permuted_too and not quick
-        return [Run(data, 0, method, seed) for data in NHANES if permuted or data != "permuted CRP"]
+        return [StudyRun(data, 0, method, seed) for data in NHANES if permuted or data != "permuted CRP"]
 
     def table(self, records: list[Record]) -> pd.DataFrame:
         """Mean and standard deviation of the adjusted p-value, and share of runs that select, by feature."""
@@ -263,20 +268,20 @@ class NhanesStudy(Study):
         summary["selected_by_mean"] = summary["p_mean"] <= ALPHA
         preset = (summary["method"] == "preset") & (summary["data"] == "CRP")
         for k, column in enumerate(("paper_p_mean", "paper_p_sd")):
-            known = summary["feature"].map({feature: value[k] for feature, value in paper.NHANES.items()})
+            known = summary["feature"].map({feature: value[k] for feature, value in self.published.items()})
             summary[column] = known.where(preset)
         order = {name: k for k, name in enumerate((*NHANES, *self.methods))}
         return summary.sort_values(["data", "method"], key=lambda c: c.map(order), kind="stable")
 
     def figure(self, table: pd.DataFrame) -> Figure:
         """Mean adjusted p-values by feature, one panel per scale."""
-        return figures.nhanes_figure(table, ALPHA, self.title)
+        return nhanes_figure(table, ALPHA, self.title)
 
     def text(self, table: pd.DataFrame) -> str:
         """Selected features by method, then every mean p-value."""
         lines = [
-            ["CRP", "paper, its method", "50", ", ".join(f"{f} {m:g} ({s:g})" for f, (m, s) in paper.NHANES.items())],
-            ["CRP", "paper, SI-EM", "", ", ".join(paper.NHANES_SIEM)],
+            ["CRP", "paper, its method", "50", ", ".join(f"{f} {m:g} ({s:g})" for f, (m, s) in self.published.items())],
+            ["CRP", "paper, SI-EM", "", ", ".join(self.published_siem)],
         ]
         for (data, method), rows in table.groupby(["data", "method"], sort=False):
             chosen = rows[rows["selected_by_mean"] | (rows["share_selected"] >= 0.5)].sort_values("p_mean")

@@ -78,11 +78,11 @@ def warn_of(checks: pd.DataFrame, named: frozenset[str] = frozenset()) -> None:
 
 def _concern(name: str, rows: pd.DataFrame) -> str:
     kind, remedy = KINDS[name], str(rows["remedy"].iloc[0])
-    if rows["feature"].isna().all() or not kind.told:
+    if rows["feature"].isna().all() or not kind.about_several:
         texts = list(rows["text"])
         more = f"And {len(texts) - MOST_NAMES} more." if len(texts) > MOST_NAMES else ""
         return " ".join(filter(None, [*texts[:MOST_NAMES], more, remedy]))
     names = [str(feature) for feature in rows["feature"]]
     count = f"{len(names)} feature{'s' if len(names) > 1 else ''}"
     listed = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
-    return " ".join(filter(None, [kind.told.format(count=count, features=listed), remedy]))
+    return " ".join(filter(None, [kind.about_several.format(count=count, features=listed), remedy]))
