@@ -184,11 +184,11 @@ class SIEM(BaseModifierSelector):
         self
         """
         self._validate()
-        found = assign_roles(X, y, treatment, outcome=outcome, features=features, adjust_for=adjust_for)
-        if not isinstance(found["X"], pd.DataFrame):
+        roles = assign_roles(X, y, treatment, outcome=outcome, features=features, adjust_for=adjust_for)
+        if not isinstance(roles["X"], pd.DataFrame):
             raise ValueError("SIEM needs the table in memory; pass a DataFrame")
-        given, reading = Given(found["X"], found["y"], found["treatment"]), Reading(self.discrete_features)
-        reading = replace(reading, treated=treated, adjust_for=found["adjust_for"])
+        given, reading = Given(roles["X"], roles["y"], roles["treatment"]), Reading(self.discrete_features)
+        reading = replace(reading, treated=treated, adjust_for=roles["adjust_for"])
         entropy = entropy_of(self.random_state)
         # The order is that of ModifierSelector, so that the same seed gives the same importance and curves.
         seeds = np.random.SeedSequence(entropy).spawn(5)
@@ -264,9 +264,9 @@ class SIEM(BaseModifierSelector):
         """Predictions for every row by models that were fitted to the other folds."""
         jobs = [(name, fold) for name in tasks for fold in range(int(folds.max()) + 1)]
         calls = [(held_out, *tasks[name], design, folds, fold) for name, fold in jobs]
-        found = results_alone(calls, self.n_jobs, doing="fitting models of the outcome")
+        predictions = results_alone(calls, self.n_jobs, doing="fitting models of the outcome")
         predicted = {name: np.empty(folds.size) for name in tasks}
-        for (name, fold), values in zip(jobs, found, strict=True):
+        for (name, fold), values in zip(jobs, predictions, strict=True):
             predicted[name][folds == fold] = values
         return predicted
 
@@ -276,10 +276,10 @@ class SIEM(BaseModifierSelector):
         sigma = residual_sd(design.matrix, design.response, n_used=1)
         reached = expected_max_correlation(design.matrix, n_draws=N_DRAWS, random_state=seed)
         penalty = float(self.penalty_factor) * sigma * reached
-        found = lasso_selective_inference(
+        inference = lasso_selective_inference(
             design.matrix, design.response, penalty, sigma=sigma, sided=self.sided, alpha=self.alpha
         )
-        return _Fit(design, found.to_dict("index"), sigma, penalty)
+        return _Fit(design, inference.to_dict("index"), sigma, penalty)
 
     def _settings(self, schema: Schema, scores: FittedPropensity, fit: _Fit, entropy: int) -> dict[str, Any]:
         shown = {name: readable(value) for name, value in self.get_params(deep=False).items() if name not in UNRECORDED}
@@ -347,11 +347,11 @@ def _assemble(
 
 def _feature_row(table: FeatureTable, fit: _Fit, feature: int, view: MarginalView) -> dict[str, Any]:
     """The most significant active column of one feature, its p-value paid for by the number of those columns."""
-    own = np.flatnonzero(fit.design.features == feature)
+    columns = np.flatnonzero(fit.design.features == feature)
     nothing = {name: float("nan") for name in ("statistic", "coef", "ci_low", "ci_high", "sd", "lower", "upper")}
     alone = {"kind": table.kind(feature), "importance": view.importance, "bandwidth": view.bandwidth}
-    row = {**alone, "n_columns": own.size, "n_active": 0, "level": "", "p_value": 1.0, **nothing}
-    active = {k: fit.active[k] for k in own.tolist() if k in fit.active}
+    row = {**alone, "n_columns": columns.size, "n_active": 0, "level": "", "p_value": 1.0, **nothing}
+    active = {k: fit.active[k] for k in columns.tolist() if k in fit.active}
     if not active:
         return row
     best = min(active, key=lambda k: active[k]["p_value"])

@@ -55,10 +55,10 @@ def _run() -> int:
     except Exception as error:
         from modifind._workers import WorkerError
 
-        told = getattr(error, "format_message", None)  # typer's own complaint about the arguments
-        if told is None and not isinstance(error, WorkerError):
+        format_message = getattr(error, "format_message", None)  # typer's own complaint about the arguments
+        if format_message is None and not isinstance(error, WorkerError):
             raise
-        code = _complain(told() if told else str(error))
+        code = _complain(format_message() if format_message else str(error))
     if code == INTERRUPTED:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt
     return code if isinstance(code, int) else 0
@@ -117,7 +117,7 @@ def demo(
     selector = ModifierSelector(better="lower", unit="mmHg", random_state=0, n_jobs=jobs, progress=True)
     with warnings_as_lines() as lines:
         result = selector.fit(trial.X, trial.y, treatment=trial.treatment).result_
-        lines.told = result.concerns()
+        lines.shown = result.concerns()
     result.to_json(out / "result.json")
     result.to_csv(out / "result.csv")
     result.report(out / "report.html")
@@ -181,7 +181,7 @@ def select(
             lambda: getattr(selector, "result_", None),
             "there was a result",
         )
-        lines.told = result.concerns()
+        lines.shown = result.concerns()
         saved = result.to_json if out is not None and out.suffix.lower() == ".json" else result.to_csv
         failures = write_outputs({"--out": (out, saved), "--report": (report, result.report)})
         failures += output.write_figures(result)
@@ -226,18 +226,18 @@ def placebo(
         raise ValueError(f"--n must be at least 1, not {n}")
     with open_analysis(data, columns, text, run, rows, method) as (table, roles, selector, lines):
         terminal.print_adjusted(roles.adjusted)
-        found, interrupted = until_interrupted(
+        result, interrupted = until_interrupted(
             lambda: selector.placebo(table, **roles.arguments, n=n),
-            lambda: found if (found := getattr(selector, "placebo_", None)) and found.n_runs else None,
+            lambda: result if (result := getattr(selector, "placebo_", None)) and result.n_runs else None,
             "a run was done",
         )
-        content = safe_csv(found.table.set_index("run"))
+        content = safe_csv(result.table.set_index("run"))
         failures = write_outputs({"--out": (out, lambda path: write_text(path, content))})
-    terminal.print_placebo(found, lines.typed)
+    terminal.print_placebo(result, lines.typed)
     _complain_of(failures)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
-    if found.warning and strict:
+    if result.warning and strict:
         raise typer.Exit(IN_DOUBT)
 
 

@@ -156,9 +156,9 @@ def _split(text: str, columns: list[str]) -> list[str]:
     parts, names = text.split(","), []
     while parts:
         texts = [",".join(parts[:end]) for end in range(len(parts), 0, -1)]
-        found = next((text for text in texts if text in columns or text.strip() in columns), texts[-1])
-        names.append(found if found in columns else found.strip())
-        parts = parts[found.count(",") + 1 :]
+        name = next((text for text in texts if text in columns or text.strip() in columns), texts[-1])
+        names.append(name if name in columns else name.strip())
+        parts = parts[name.count(",") + 1 :]
     return [name for name in names if name]
 
 

@@ -63,12 +63,12 @@ def arguments_of(name: str, method: str = "__init__") -> dict[str, tuple[Any, An
     function = next(node for node in owner.body if isinstance(node, ast.FunctionDef) and node.name == method)
     about = _first_sentences(ast.get_docstring(owner if method == "__init__" else function) or "")
     arguments, defaults = function.args.args + function.args.kwonlyargs, function.args.defaults
-    found = {}
+    described = {}
     for node, default in zip(reversed(arguments), reversed([*defaults, *function.args.kw_defaults]), strict=False):
         value = ast.literal_eval(default) if default else None
         kind = _TYPES.get(ast.unparse(node.annotation) if node.annotation else "", str)
-        found[node.arg] = (str | None if value is None else kind), value, about.get(node.arg, "")
-    return found
+        described[node.arg] = (str | None if value is None else kind), value, about.get(node.arg, "")
+    return described
 
 
 def _first_sentences(docstring: str) -> dict[str, str]:
@@ -123,7 +123,8 @@ def _option(argument: str, kind: Any, default: Any, about: str, special: dict[st
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """A command for typer, which takes options one by one, of one whose parameters may be groups of options."""
-    groups = {name: _group(own) for name, own in inspect.signature(command, eval_str=True).parameters.items()}
+    parameters = inspect.signature(command, eval_str=True).parameters
+    groups = {name: _group(parameter) for name, parameter in parameters.items()}
 
     @wraps(command)
     def taking(**values: Any) -> None:
@@ -132,7 +133,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             given[name] = make(**{key: values[option.name] for key, option in options.items()})
         command(**given)
 
-    options = [option.replace(kind=option.KEYWORD_ONLY) for _, own in groups.values() for option in own.values()]
+    options = [option.replace(kind=option.KEYWORD_ONLY) for _, group in groups.values() for option in group.values()]
     taking.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     return taking
 

@@ -115,10 +115,10 @@ def print_checks(result: SelectionResult, typed: Callable[[str], str] = str) -> 
     """Whether the checks passed, a line for each kind that needs attention in the words of `typed`, and the notes."""
     from modifind.result.concerns import summary
 
-    for label, own in result.by_arm.items() if result.by_arm else [("", result)]:
-        if len(own.checks):
-            said = summary(own.checks)
-            print(f"checks{f' of {printable(label)}' if label else ''}: {_uncapitalised(said)}")
+    for label, arm_result in result.by_arm.items() if result.by_arm else [("", result)]:
+        if len(arm_result.checks):
+            line = summary(arm_result.checks)
+            print(f"checks{f' of {printable(label)}' if label else ''}: {_uncapitalised(line)}")
     for bears, word in ((True, "caution"), (False, "note")):
         for concern in result.concerns(validity=bears):
             print(_wrapped(f"  {word}: {printable(' '.join(typed(concern).split()))}", sys.stdout))
@@ -155,14 +155,14 @@ def print_adjusted(names: list[str]) -> None:
         print(f"adjusted for: {printable(', '.join(names))}; --exclude leaves a column out\n")
 
 
-def print_placebo(found: PlaceboResult, typed: Callable[[str], str]) -> None:
-    """What treatments that do nothing found, and a warning in the words of `typed` if that is more than by chance."""
-    print(f"{found.text}\n{found.drawn[0].upper()}{found.drawn[1:]}.")
-    for row in found.table.sort_values("p_value").head(3).itertuples():
+def print_placebo(result: PlaceboResult, typed: Callable[[str], str]) -> None:
+    """What the placebo treatments found, and a warning in the words of `typed` if chance does not explain it."""
+    print(f"{result.text}\n{result.drawn[0].upper()}{result.drawn[1:]}.")
+    for row in result.table.sort_values("p_value").head(3).itertuples():
         selected = " (selected)" * bool(row.selected)
         print(f"  run {row.run}, {printable(str(row.feature))}: p = {row.p_value:.2g}{selected}")
-    if found.warning:
-        complain(f"modifind: warning: {typed(found.warning)}")
+    if result.warning:
+        complain(f"modifind: warning: {typed(result.warning)}")
 
 
 def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -> None:
@@ -188,8 +188,8 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
     predictors = [] if roles is None else [str(name) for name in result.table.index[roles == "prognostic"]]
     if predictors:
         lines.append(f"{'prognostic only':<{width}}{', '.join(predictors)}")
-    for label, own in (result.by_arm or {}).items():
-        lines.append(f"{label}: {', '.join(map(str, own.selected)) or 'none'} selected over features and arms")
+    for label, contrast in (result.by_arm or {}).items():
+        lines.append(f"{label}: {', '.join(map(str, contrast.selected)) or 'none'} selected over features and arms")
     if result.placebo is not None:
         lines.append(f"{'placebo':<{width}}{result.placebo.text}")
     for line in lines:
@@ -220,7 +220,7 @@ def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: 
     for place, row in enumerate(table.itertuples()):
         numbers = readable_p(float(row.p_value)), readable_p(float(row.p_adjusted))  # type: ignore[arg-type]
         cells: list[Any] = [Text(printable(str(row.Index))), str(row.kind), *numbers, mark * bool(row.selected)]
-        shown.add_row(*cells, *(Text(own[place]) for own in more.values()), style="bold" if row.selected else None)
+        shown.add_row(*cells, *(Text(texts[place]) for texts in more.values()), style="bold" if row.selected else None)
     return shown
 
 

@@ -117,8 +117,8 @@ def _plain(text: str) -> Callable[[re.Match[str]], str]:
 
 
 def _with_value(option: str) -> Callable[[re.Match[str]], str]:
-    def typed(found: re.Match[str]) -> str:
-        value = next((group for group in found.groups() if group), "")
+    def typed(match: re.Match[str]) -> str:
+        value = next((group for group in match.groups() if group), "")
         return f"{option} {value}" if value else option
 
     return typed
@@ -126,7 +126,7 @@ def _with_value(option: str) -> Callable[[re.Match[str]], str]:
 
 def _suggested(message: str) -> str:
     """With the choice that was probably meant, where one of several must be chosen."""
-    found = re.search(r"must be (.*), not '([^']*)'$", message)
-    if found is None:
+    match = re.search(r"must be (.*), not '([^']*)'$", message)
+    if match is None:
         return message
-    return message + meant(found[2], re.findall(r"'([^']+)'", found[1]))
+    return message + meant(match[2], re.findall(r"'([^']+)'", match[1]))

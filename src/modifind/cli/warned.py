@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class WarningLines:
-    """Warnings that need not be shown because the checks tell them, and the user's words for all."""
+    """How warnings become lines: those that the checks show are left out, the others are in the user's words."""
 
-    told: list[str] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
     roles: Roles | None = None
 
@@ -43,6 +43,6 @@ def warnings_as_lines() -> Iterator[WarningLines]:
                 raise
             raise ValueError(lines.typed(str(error))) from error
         finally:  # what was warned of may explain an error
-            messages = [str(w.message) for w in caught if str(w.message) not in lines.told]
+            messages = [str(w.message) for w in caught if str(w.message) not in lines.shown]
             for line in dict.fromkeys(map(lines.typed, messages)):
                 complain(f"modifind: warning: {line}")

@@ -28,8 +28,8 @@ from modifind.result.writing import make_folder, write_bytes, write_text
 def _by_neurons(name: str, network: str, option: str, usual: int, published: Mapping[tuple[str, int], Rates]) -> Study:
     values = tuple(dict.fromkeys(neurons for _, neurons in published))
     title = f"The paper's preset by the number of neurons of its {network}"
-    own = RatesStudy(name, title, ("preset",), quick={"preset": 1}, published=published)
-    return replace(own, option=option, values=values, usual=usual)
+    study = RatesStudy(name, title, ("preset",), quick={"preset": 1}, published=published)
+    return replace(study, option=option, values=values, usual=usual)
 
 
 STUDIES: dict[str, Study] = {
@@ -169,10 +169,10 @@ def _publish(study: Study, order: Order, records: list[Record], folder: Path) ->
     write_text(paths[0], table.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
     write_bytes(paths[1], picture.getvalue())
     command = f"Seeds {order.seed} and up. `{_command(study, order)}`"
-    for device, told in {"cuda": "had autoencoders trained on a GPU", BATCHES: "were made in batches on a GPU"}.items():
+    for device, how in {"cuda": "had autoencoders trained on a GPU", BATCHES: "were made in batches on a GPU"}.items():
         elsewhere = sum(record.device == device for record in records)
         if elsewhere:
-            command += f"\n\n{elsewhere} of {len(records)} runs {told}."
+            command += f"\n\n{elsewhere} of {len(records)} runs {how}."
     picture_line = f"![{study.title}]({study.name}.png)"
     write_text(paths[2], f"# {study.title}\n\n{command}\n\n{study.text(table)}\n\n{picture_line}\n")
     return paths

@@ -210,14 +210,14 @@ def _carry_out(run: StudyRun, device: str, data_home: str | None) -> Record:
     if run.measure == "multiplied":
         assert n_resamples is not None
         seconds += (n_resamples - 2) * table.X.shape[1] * _statistic_seconds(estimator.statistic, table)
-    found = result.table
+    features = result.table
     return Record(
         run=run,
-        features=[str(name) for name in found.index],
-        p_value=found["p_value"].tolist(),
-        p_adjusted=found["p_adjusted"].tolist(),
-        selected=found["selected"].tolist(),
-        truth=[str(name) in table.get("modifiers", ()) for name in found.index],
+        features=[str(name) for name in features.index],
+        p_value=features["p_value"].tolist(),
+        p_adjusted=features["p_adjusted"].tolist(),
+        selected=features["selected"].tolist(),
+        truth=[str(name) in table.get("modifiers", ()) for name in features.index],
         seconds=round(seconds, 3),
         device=device,
         warnings=list(result.warnings),

@@ -79,8 +79,8 @@ class Study(ABC):
 
     def n_runs(self, method: str, order: Order) -> int:
         """How many runs of a method are asked for."""
-        own = self.quick if order.quick else self.full
-        standard = own.get(method, own.get("", DEFAULT_RUNS))
+        counts = self.quick if order.quick else self.full
+        standard = counts.get(method, counts.get("", DEFAULT_RUNS))
         return order.by_method.get(method, order.by_method.get("", standard))
 
     def chosen(self, order: Order) -> list[str]:
@@ -260,8 +260,8 @@ class NhanesStudy(Study):
     def table(self, records: list[Record]) -> pd.DataFrame:
         """Mean and standard deviation of the adjusted p-value, and share of runs that select, by feature."""
         columns = ("data", "method", "feature", "p", "chosen")
-        found = [(r.run.data, r.run.method, r.features, r.p_adjusted, r.selected) for r in records]
-        frame = pd.concat(pd.DataFrame(dict(zip(columns, own, strict=True))) for own in found)
+        runs = [(r.run.data, r.run.method, r.features, r.p_adjusted, r.selected) for r in records]
+        frame = pd.concat(pd.DataFrame(dict(zip(columns, run, strict=True))) for run in runs)
         groups = frame.groupby(["data", "method", "feature"], sort=False)
         summary = groups["p"].agg(runs="size", p_mean="mean", p_sd="std").reset_index()
         summary["share_selected"] = groups["chosen"].mean().to_numpy()

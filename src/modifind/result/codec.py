@@ -129,9 +129,9 @@ def decode(data: Any, hint: Any, path: str = "") -> Any:
     return _DECODERS[kind](data, hint, path)
 
 
-def refuse(path: str, expected: str, found: Any) -> NoReturn:
+def refuse(path: str, expected: str, value: Any) -> NoReturn:
     """Say what is wrong with the data at a place."""
-    raise RecordError(f"{_at(path)}expected {expected}, found {_described(found)}")
+    raise RecordError(f"{_at(path)}expected {expected}, found {_described(value)}")
 
 
 def check_entries(data: Mapping[str, Any], needed: Iterable[str], path: str) -> None:
@@ -290,7 +290,7 @@ def _decode_items(data: Any, hint: Any, path: str) -> Any:
         hints = hints[:1] * n_items
     if len(hints) != n_items:
         raise RecordError(f"{_at(path)}expected {len(hints)} items, found {n_items}")
-    items = (decode(item, own, f"{path}[{n}]") for n, (item, own) in enumerate(zip(data, hints, strict=True)))
+    items = (decode(item, kind, f"{path}[{n}]") for n, (item, kind) in enumerate(zip(data, hints, strict=True)))
     return get_origin(hint)(items)
 
 
@@ -348,13 +348,13 @@ def _decode_frame(
 
 
 def _decode_column(values: list[Any], kind: ColumnType, path: str) -> pd.Series[Any]:
-    found = decode(values, _COLUMNS[kind], path)
+    items = decode(values, _COLUMNS[kind], path)
     # Text is left to pandas, whose type for it differs between versions.
     dtypes = {"bool": np.bool_, "float": np.float64, "text": None, "object": object}
     if kind != "int":
-        return pd.Series(found, dtype=dtypes[kind])
+        return pd.Series(items, dtype=dtypes[kind])
     try:
-        return pd.Series(found, dtype=np.uint64 if max(found, default=0) >= 2**63 else np.int64)
+        return pd.Series(items, dtype=np.uint64 if max(items, default=0) >= 2**63 else np.int64)
     except (OverflowError, ValueError):
         raise RecordError(f"{_at(path)}expected whole numbers of 64 bits") from None
 

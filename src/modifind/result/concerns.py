@@ -15,11 +15,11 @@ MOST_NAMES = 12
 
 def cautions(checks: pd.DataFrame, features: Sequence[str]) -> list[str]:
     """For each feature what its failed checks come to, in a few words; empty where nothing is wrong."""
-    found: dict[str, list[str]] = {str(feature): [] for feature in features}
-    failed = checks[~checks["passed"] & checks["feature"].isin(list(found))]  # others are columns adjusted for
+    phrases: dict[str, list[str]] = {str(feature): [] for feature in features}
+    failed = checks[~checks["passed"] & checks["feature"].isin(list(phrases))]  # others are columns adjusted for
     for name, feature in zip(failed["name"], failed["feature"], strict=True):
-        found[feature].append(KINDS[name].caution)
-    return ["; ".join(dict.fromkeys(found[str(feature)])) for feature in features]
+        phrases[feature].append(KINDS[name].caution)
+    return ["; ".join(dict.fromkeys(phrases[str(feature)])) for feature in features]
 
 
 def concerns(checks: pd.DataFrame, named: frozenset[str] = frozenset(), *, validity: bool | None = None) -> list[str]:
@@ -38,8 +38,8 @@ def concerns(checks: pd.DataFrame, named: frozenset[str] = frozenset(), *, valid
     >>> concerns(as_frame(found), validity=True)
     []
     """
-    told = checks["name"].isin(["constant", "rare", "determined"]) & checks["feature"].isin(list(named))
-    failed = checks[~checks["passed"] & ~told]
+    untestable = checks["name"].isin(["constant", "rare", "determined"]) & checks["feature"].isin(list(named))
+    failed = checks[~checks["passed"] & ~untestable]
     wanted = (True, False) if validity is None else (validity,)
     return [
         printable(_concern(str(name), rows))

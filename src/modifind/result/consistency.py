@@ -42,16 +42,16 @@ def check_consistency(result: Any) -> None:
     _check_selected(result.table)
     if result.by_arm is None:
         _check_two_arms(result, features)
-    for label, own in (result.by_arm or {}).items():
-        _check_contrast(label, own, features)
+    for label, contrast in (result.by_arm or {}).items():
+        _check_contrast(label, contrast, features)
     _check_probabilities(result)
 
 
-def _check_contrast(label: str, own: Any, features: list[Any]) -> None:
-    if own.by_arm is not None or list(own.table.index) != features:
+def _check_contrast(label: str, contrast: Any, features: list[Any]) -> None:
+    if contrast.by_arm is not None or list(contrast.table.index) != features:
         raise ValueError(f"by_arm.{label}: expected a result of two arms with the features of table.index")
     try:
-        check_consistency(own)
+        check_consistency(contrast)
     except ValueError as error:
         raise ValueError(f"by_arm.{label}.{error}") from None
 

@@ -26,9 +26,9 @@ def outcome_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
         text += "it looks as if it was computed from them."
         yield Check("outcome_parts", None, share, MIN_SHARE, False, text)
     outcome = f"The outcome {settings.get('outcome_name') or ''}".strip()
-    for arm, found in (settings.get("few_events") or {}).items():
-        events, rows, usual = int(found["events"]), int(found["rows"]), f"{found['usual']:g}"
-        if events == 0 and not found["binary"]:
+    for arm, counts in (settings.get("few_events") or {}).items():
+        events, rows, usual = int(counts["events"]), int(counts["rows"]), f"{counts['usual']:g}"
+        if events == 0 and not counts["binary"]:
             text = f"{outcome} is constant ({usual}) in the {arm} arm: arms cannot be compared in what one has alone."
             yield Check("constant_arm", None, 0.0, 1.0, False, text)
         else:

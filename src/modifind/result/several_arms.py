@@ -19,6 +19,6 @@ def merged_texts(by_arm: Mapping[str, Iterable[str]], reference: Any) -> list[st
         for text in dict.fromkeys(texts):
             owners.setdefault(text, []).append(label)
     return [
-        text if len(own) == len(by_arm) else f"{text} ({', '.join(map(repr, own))} against {str(reference)!r})"
-        for text, own in owners.items()
+        text if len(labels) == len(by_arm) else f"{text} ({', '.join(map(repr, labels))} against {str(reference)!r})"
+        for text, labels in owners.items()
     ]
