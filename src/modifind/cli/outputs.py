@@ -10,7 +10,7 @@ from pathlib import Path
 
 from modifind._system import file_in_the_way
 
-LEAST_ROOM = 2**19  # bytes; results of small tables and their reports take about half of it
+MIN_FREE_BYTES = 2**19  # bytes; results of small tables and their reports take about half of it
 
 
 def check_outputs(wanted: Mapping[str, tuple[Path | None, tuple[str, ...]]], inputs: Iterable[Path] = ()) -> None:
@@ -104,9 +104,9 @@ def _check_place(option: str, path: Path, parent: Path) -> None:
         raise ValueError(f"{option}: cannot write {path}: {error.strerror}") from None
     if path.exists() and not os.access(path, os.W_OK):
         raise ValueError(f"{option}: cannot write {path}: the file is write-protected")
-    if free < LEAST_ROOM:
+    if free < MIN_FREE_BYTES:
         raise ValueError(
-            f"{option}: cannot write {path}: {free // 1024} KB are free there, {LEAST_ROOM // 1024} KB are needed; "
+            f"{option}: cannot write {path}: {free // 1024} KB are free there, {MIN_FREE_BYTES // 1024} KB are needed; "
             "make room or choose another folder"
         )
 

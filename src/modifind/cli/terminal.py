@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 MINUS = "\u2212"  # written as a hyphen, which every terminal has
-MOST_FEATURES = 20
+MAX_FEATURES = 20
 LOOKS: dict[str, dict[str, Any]] = {  # of columns of the table of features
     **{name: {"overflow": "fold"} for name in ("feature", "arms", "caution")},
     **{name: {"justify": "right"} for name in ("p", "adjusted p")},
@@ -175,7 +175,7 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
     Console().print(_feature_table(result, truth, mark))
     settings, answer = result.settings, Abstract.of(result)
     adjusted = "p" if settings["adjust"] == "none" else "adjusted p"
-    shown = min(len(result.table), max(MOST_FEATURES, len(result.selected)))
+    shown = min(len(result.table), max(MAX_FEATURES, len(result.selected)))
     more = f"; {len(result.table) - shown} more features are in the file of --out" if len(result.table) > shown else ""
     lines = [f"{mark} {adjusted} at most {settings['alpha']:g}{more}", "", answer.headline, ""]
     titles = [title for title, _ in answer.parts] + [group.title for group in answer.groups]
@@ -205,7 +205,7 @@ def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: 
     from modifind.result.selection_result import readable_p
 
     table = result.table.sort_values(["p_value", "importance"], ascending=[True, False])
-    table = table.head(max(MOST_FEATURES, len(result.selected)))
+    table = table.head(max(MAX_FEATURES, len(result.selected)))
     more: dict[str, list[str]] = {}
     if truth is not None:
         more["in truth moves"] = [truth.get(str(name), "nothing") for name in table.index]

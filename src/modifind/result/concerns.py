@@ -10,7 +10,7 @@ from modifind._warned import warn
 from modifind.data.wording import counted, printable
 from modifind.result.check_kinds import KINDS
 
-MOST_NAMES = 12
+MAX_NAMES = 12
 
 
 def cautions(checks: pd.DataFrame, features: Sequence[str]) -> list[str]:
@@ -80,9 +80,9 @@ def _concern(name: str, rows: pd.DataFrame) -> str:
     kind, remedy = KINDS[name], str(rows["remedy"].iloc[0])
     if rows["feature"].isna().all() or not kind.about_several:
         texts = list(rows["text"])
-        more = f"And {len(texts) - MOST_NAMES} more." if len(texts) > MOST_NAMES else ""
-        return " ".join(filter(None, [*texts[:MOST_NAMES], more, remedy]))
+        more = f"And {len(texts) - MAX_NAMES} more." if len(texts) > MAX_NAMES else ""
+        return " ".join(filter(None, [*texts[:MAX_NAMES], more, remedy]))
     names = [str(feature) for feature in rows["feature"]]
     count = f"{len(names)} feature{'s' if len(names) > 1 else ''}"
-    listed = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
+    listed = ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
     return " ".join(filter(None, [kind.about_several.format(count=count, features=listed), remedy]))

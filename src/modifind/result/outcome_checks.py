@@ -11,8 +11,8 @@ from modifind.data.outcome_parts import MIN_SHARE
 from modifind.data.wording import counted
 from modifind.result.check_kinds import Check
 
-LARGEST_GAIN = 2.3  # nats per row that an outcome which is a number leaves to be learned: 99% of its variance
-LARGEST_GAIN_SHARE = 0.85  # of what there is to be learned of an outcome of levels
+MAX_GAIN = 2.3  # nats per row that an outcome which is a number leaves to be learned: 99% of its variance
+MAX_GAIN_SHARE = 0.85  # of what there is to be learned of an outcome of levels
 LEVELS = ("binary", "ordinal")
 
 
@@ -45,11 +45,11 @@ def _given_check(settings: Mapping[str, Any]) -> Iterator[Check]:
     gain = model.get("gain_over_marginal")
     if gain is None or kind == "count":  # of large counts there is more to learn
         return
-    value, limit = float(gain), LARGEST_GAIN
+    value, limit = float(gain), MAX_GAIN
     text = f"The model of the outcome predicts held-out rows {gain:.1f} nats per row better than none does"
     if kind in LEVELS:
         left = -max(model["held_out_log_likelihood"].values(), default=-math.inf)
-        value, limit = gain / (gain + left), LARGEST_GAIN_SHARE
+        value, limit = gain / (gain + left), MAX_GAIN_SHARE
         text = f"The model of the outcome explains {value:.0%} of what can be learned of held-out rows"
     if value > limit:
         text += ": some columns together all but determine the outcome, as what is measured before it does not."
