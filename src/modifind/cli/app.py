@@ -25,6 +25,9 @@ app = typer.Typer(
 DATA_SUFFIXES = (".csv", ".parquet")
 RESULT_SUFFIXES = (".json", ".csv")
 SHARES = re.compile(r"[.\d]|[^-].*=")  # what `--randomised` may be followed by
+Data = Annotated[
+    str, typer.Argument(help="CSV, TSV or Parquet file; with --stream or --dask also a pattern of several.")
+]
 UNPRINTED = 1
 IN_DOUBT = 3
 INTERRUPTED = 130
@@ -151,9 +154,7 @@ def simulate(
 @app.command()
 @options.with_options
 def select(
-    data: Annotated[
-        str, typer.Argument(help="CSV, TSV or Parquet file; with --stream or --dask also a pattern of several.")
-    ],
+    data: Data,
     columns: options.Columns,
     method: Annotated[dict[str, Any], options.METHOD],
     test: Annotated[dict[str, Any], options.TEST],
@@ -201,9 +202,7 @@ def select(
 @app.command()
 @options.with_options
 def placebo(
-    data: Annotated[
-        str, typer.Argument(help="CSV, TSV or Parquet file; with --stream or --dask also a pattern of several.")
-    ],
+    data: Data,
     columns: options.Columns,
     method: Annotated[dict[str, Any], options.METHOD],
     text: options.TextFile,

@@ -39,7 +39,7 @@ MAX_CLIPPED = 0.08
 MIN_OBSERVED_SHARE = 0.3  # of the rows with an outcome that are left when weighted for those without,
 MIN_OBSERVED_ROWS = 60.0  # and in rows
 MAX_OBSERVED_WEIGHT = 0.03  # share of all weight that one such row may have, in tables of 300 rows and more
-MIN_ARM_ROWS = 50
+MIN_RELIABLE_ARM = 50
 MAX_PIT_DISTANCE = 0.05  # of the PIT: at 0.07 twice as many null features as should be are found
 MISFIT_LEVEL = 0.001
 CONDITIONAL_FOLLOWS = 1e-6
@@ -255,7 +255,7 @@ def _arm_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
     failing += "a modifier."
     for arm in ARMS:
         rows, text = int(settings[f"n_{arm}"]), f"The {arm} arm has {settings[f'n_{arm}']} rows."
-        yield check("arm_size", rows, MIN_ARM_ROWS, rows >= MIN_ARM_ROWS, text, failing, passing="")
+        yield check("arm_size", rows, MIN_RELIABLE_ARM, rows >= MIN_RELIABLE_ARM, text, failing, passing="")
 
 
 def _repeated_check(settings: Mapping[str, Any]) -> Iterator[Check]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from modifind._warned import warn
-from modifind.data.wording import counted, printable
+from modifind.data.wording import counted, printable, shortened
 from modifind.result.check_kinds import KINDS
 
 MAX_NAMES = 12
@@ -83,6 +83,5 @@ def _concern(name: str, rows: pd.DataFrame) -> str:
         more = f"And {len(texts) - MAX_NAMES} more." if len(texts) > MAX_NAMES else ""
         return " ".join(filter(None, [*texts[:MAX_NAMES], more, remedy]))
     names = [str(feature) for feature in rows["feature"]]
-    count = f"{len(names)} feature{'s' if len(names) > 1 else ''}"
-    listed = ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
-    return " ".join(filter(None, [kind.about_several.format(count=count, features=listed), remedy]))
+    count, listed = counted(len(names), "feature"), shortened(names, MAX_NAMES)
+    return f"{kind.about_several.format(count=count, features=listed)} {remedy}".rstrip()
