@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from modifind._warned import warn
+from modifind.paper.methods import FIRST_SEED, Order
 from modifind.paper.paper import (
     COUNTEREXAMPLES,
     CVAE_NEURONS,
@@ -20,12 +21,14 @@ from modifind.paper.paper import (
     Rates,
 )
 from modifind.paper.runs import BATCHES, Archive, Record, StudyRun
-from modifind.paper.studies import FIRST_SEED, SIZES, TIMED_RUNS, NhanesStudy, Order, RatesStudy, Study, TimeStudy
+from modifind.paper.studies import SIZES, TIMED_RUNS, NhanesStudy, RatesStudy, Study, TimeStudy
 from modifind.presets import PROPENSITY_UNITS, SAMPLER_UNITS
 from modifind.result.writing import make_folder, write_bytes, write_text
 
 
-def _by_neurons(name: str, network: str, option: str, usual: int, published: Mapping[tuple[str, int], Rates]) -> Study:
+def _neurons_study(
+    name: str, network: str, option: str, usual: int, published: Mapping[tuple[str, int], Rates]
+) -> Study:
     values = tuple(dict.fromkeys(neurons for _, neurons in published))
     title = f"The paper's preset by the number of neurons of its {network}"
     study = RatesStudy(name, title, ("preset",), quick={"preset": 1}, published=published)
@@ -71,14 +74,14 @@ STUDIES: dict[str, Study] = {
             sizes=(2000,),
             published=COUNTEREXAMPLES,
         ),
-        _by_neurons(
+        _neurons_study(
             "table-propensity-neurons",
             "propensity network",
             "propensity_units",
             PROPENSITY_UNITS,
             PROPENSITY_NEURONS,
         ),
-        _by_neurons("table-cvae-neurons", "autoencoder", "sampler_units", SAMPLER_UNITS, CVAE_NEURONS),
+        _neurons_study("table-cvae-neurons", "autoencoder", "sampler_units", SAMPLER_UNITS, CVAE_NEURONS),
     )
 }
 NAMES = (*STUDIES, "all")

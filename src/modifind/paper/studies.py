@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from modifind.paper.figures import nhanes_figure, rates_figure, time_figure
-from modifind.paper.methods import METHODS
+from modifind.paper.methods import METHODS, Order
 from modifind.paper.runs import NHANES, Record, StudyRun
 
 if TYPE_CHECKING:
@@ -20,51 +20,12 @@ if TYPE_CHECKING:
 KINDS = ("LinMean", "NonlinMean", "LinVar", "NonlinVar")
 SIZES = (500, 750, 1000, 1250, 1500, 1750, 2000)
 DEFAULT_RUNS = 50
-FIRST_SEED = 1000
 ALPHA = 0.05
 TIMED_RUNS = 3  # of a method at a size, however many are asked for
 STANDARD_ERRORS = 2.0  # within which two rates agree
 PRINTED = 0.005  # the paper has two decimals
 RATES = ("tpr", "fpr", "fdp", "null_share")
 UNKNOWN = (np.nan,) * 4  # rates that the paper does not give
-
-
-@dataclass(frozen=True)
-class Order:
-    """What is asked for.
-
-    Parameters
-    ----------
-    runs : int or dict, optional
-        Runs of every method, or runs by method with the others' under ``""``. By default what the study has: 50 in
-        most.
-    quick : bool, default=False
-        A small version of the study: few runs, fewer sizes.
-    methods : sequence of str, optional
-        Only these.
-    seed : int, default=1000
-        Seed of the first run; the others follow.
-    """
-
-    runs: int | Mapping[str, int] | None = None
-    quick: bool = False
-    methods: Sequence[str] | None = None
-    seed: int = FIRST_SEED
-
-    def __post_init__(self) -> None:
-        unknown = sorted({*self.by_method} - {*METHODS, ""} | {*(self.methods or ())} - {*METHODS})
-        if unknown:
-            raise ValueError(f"no method {', '.join(unknown)}; methods are {', '.join(METHODS)}")
-        for count in self.by_method.values():
-            if count < 1:
-                raise ValueError(f"runs must be at least 1, not {count}")
-
-    @property
-    def by_method(self) -> Mapping[str, int]:
-        """Runs by method, the others' under ``""``."""
-        if isinstance(self.runs, Mapping):
-            return self.runs
-        return {} if self.runs is None else {"": self.runs}
 
 
 @dataclass(frozen=True)
@@ -151,8 +112,7 @@ class RatesStudy(Study):
         known = [self.published.get((kind, x), UNKNOWN) if n in self.sizes else UNKNOWN for kind, x, n in places]
         summary[["paper_tpr", "paper_tpr_sd", "paper_fpr", "paper_fpr_sd"]] = known
         summary["verdict"] = [_verdict(row) for row in summary.to_dict("records")]
-        order = {name: k for k, name in enumerate((*self.kinds, *self.methods))}
-        return summary.sort_values(keys, key=lambda c: c.map(order) if c.name in ("data", "method") else c)
+        return _in_order(summary, keys, (*self.kinds, *self.methods))
 
     def _place(self, run: StudyRun) -> dict[str, Any]:
         place = {"data": run.data, "n": run.n, "method": run.method}
@@ -205,20 +165,12 @@ class TimeStudy(Study):
 
     def table(self, records: list[Record]) -> pd.DataFrame:
         """Mean and standard deviation of seconds over runs."""
-        frame = pd.DataFrame(
-            [
-                {"method": r.run.method, "n": r.run.n, "measured": _MEASURES[r.run.measure], "seconds": r.seconds}
-                for r in records
-            ]
-        )
+        seconds = [(r.run.method, r.run.n, _MEASURES[r.run.measure], r.seconds) for r in records]
+        frame = pd.DataFrame(seconds, columns=["method", "n", "measured", "seconds"])
         groups = frame.groupby(["method", "n", "measured"], sort=False)["seconds"]
         summary = groups.agg(runs="size", seconds_mean="mean", seconds_sd="std").reset_index()
-        order = {name: k for k, name in enumerate(self.methods)}
-        summary = summary.sort_values(["method", "n"], key=lambda c: c.map(order) if c.name == "method" else c)
-        known = [
-            self.published.get(m, np.nan) if n == SIZES[-1] else np.nan for m, n in summary[["method", "n"]].values
-        ]
-        return summary.assign(paper_seconds=known)
+        summary["paper_seconds"] = summary["method"].map(self.published).where(summary["n"] == SIZES[-1])
+        return _in_order(summary, ["method", "n"], self.methods)
 
     def figure(self, table: pd.DataFrame) -> Figure:
         """Seconds against rows, both on a log scale."""
@@ -268,10 +220,9 @@ class NhanesStudy(Study):
         summary["selected_by_mean"] = summary["p_mean"] <= ALPHA
         preset = (summary["method"] == "preset") & (summary["data"] == "CRP")
         for k, column in enumerate(("paper_p_mean", "paper_p_sd")):
-            known = summary["feature"].map({feature: value[k] for feature, value in self.published.items()})
-            summary[column] = known.where(preset)
-        order = {name: k for k, name in enumerate((*NHANES, *self.methods))}
-        return summary.sort_values(["data", "method"], key=lambda c: c.map(order), kind="stable")
+            published = {feature: value[k] for feature, value in self.published.items()}
+            summary[column] = summary["feature"].map(published).where(preset)
+        return _in_order(summary, ["data", "method"], (*NHANES, *self.methods))
 
     def figure(self, table: pd.DataFrame) -> Figure:
         """Mean adjusted p-values by feature, one panel per scale."""
@@ -316,6 +267,11 @@ def _verdict(row: Mapping[Any, Any]) -> str:
         if abs(apart) > STANDARD_ERRORS * error + PRINTED:
             words.append(f"{rate.upper()} {'higher' if apart > 0 else 'lower'}")
     return ", ".join(words) or "inside"
+
+
+def _in_order(table: pd.DataFrame, by: list[str], names: Sequence[str]) -> pd.DataFrame:
+    order = {name: k for k, name in enumerate(names)}
+    return table.sort_values(by, key=lambda column: column.map(lambda value: order.get(value, value)), kind="stable")
 
 
 _MEASURES = {"time": "whole run", "multiplied": "multiplied out"}

@@ -269,10 +269,6 @@ def _decode_dataclass(data: Any, record: Any, path: str) -> Any:
     return record(**_decode_named(data, _hints(record), needed, None, path))
 
 
-def _decode_mapping(data: Any, hint: Any, path: str) -> dict[str, Any]:
-    return _decode_named(data, {}, (), get_args(hint)[1], path)
-
-
 def _decode_entries(data: Any, entries: Any, path: str) -> dict[str, Any]:
     hints = _hints(entries)
     return _decode_named(data, hints, [name for name in hints if name in entries.__required_keys__], Any, path)
@@ -326,7 +322,7 @@ def _decode_frame(
     data: Any, _: Any, path: str, required: Mapping[str, ColumnType | None] = MappingProxyType({})
 ) -> pd.DataFrame:
     table = decode(data, FrameRecord, path)
-    if set(table.types) != set(table.columns):
+    if table.types.keys() != table.columns.keys():
         raise RecordError(f"{_below(path, 'types')}: expected the names of {_below(path, 'columns')}")
     for name, kind in required.items():
         if name not in table.columns:
@@ -360,10 +356,8 @@ def _decode_column(values: list[Any], kind: ColumnType, path: str) -> pd.Series[
 
 
 def _described(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
     if isinstance(value, str):
         return f"text ({value[:20]!r}{'...' if len(value) > 20 else ''})"
     if isinstance(value, int | float):
@@ -382,7 +376,7 @@ _DECODERS: dict[Any, Callable[[Any, Any, str], Any]] = {
     Annotated: _decode_annotated,
     **dict.fromkeys((Union, types.UnionType), _decode_union),
     **dict.fromkeys((tuple, list), _decode_items),
-    **dict.fromkeys((dict, Mapping), _decode_mapping),
+    **dict.fromkeys((dict, Mapping), lambda data, hint, path: _decode_named(data, {}, (), get_args(hint)[1], path)),
     **dict.fromkeys(_ARRAYS, _decode_array),
     pd.DataFrame: _decode_frame,
 }
