@@ -55,7 +55,7 @@ def lasso_columns(table: FeatureTable, arms: Ints, tested: Sequence[int] | None 
     common: list[tuple[int, int]] = []
     rare: list[tuple[int, int]] = []
     for feature in range(table.n_features) if tested is None else tested:
-        for place, enough in enumerate(_told(table, feature, arms)):
+        for place, enough in enumerate(_populated(table, feature, arms)):
             (common if enough else rare).append((feature, place))
     if rare:
         shown = named(_name(table, *column) for column in rare)
@@ -72,8 +72,8 @@ def lasso_columns(table: FeatureTable, arms: Ints, tested: Sequence[int] | None 
     return common
 
 
-def _told(table: FeatureTable, feature: int, arms: Ints) -> list[bool]:
-    """Whether rows tell of each column of a feature; a continuous one has one, and one that is constant none."""
+def _populated(table: FeatureTable, feature: int, arms: Ints) -> list[bool]:
+    """Whether each column of a feature has enough rows in both arms; a constant feature has no column."""
     if table.is_constant(feature) or not table.n_levels(feature):
         return [] if table.is_constant(feature) else [True]
     block = table.design[:, table.encoding[feature]]

@@ -300,7 +300,7 @@ class SIEM(BaseModifierSelector):
 
 @dataclass(frozen=True)
 class _Fit:
-    """The lasso's inference by active column; no noise and penalty where there was no column to choose among."""
+    """Inference of the lasso by active column; without noise and penalty where there was no column to choose among."""
 
     design: EffectDesign
     active: Mapping[Any, Mapping[Any, Any]] = field(default_factory=dict)

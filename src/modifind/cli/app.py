@@ -68,7 +68,7 @@ def _run() -> int:
 
 
 def _with_defaults(arguments: list[str]) -> list[str]:
-    """Options that need no value, with the one that they then mean, which an option with a value cannot say by itself.
+    """Fill in the values of options that may be given without one, which typer cannot express.
 
     ``--dask`` without an address means a local cluster, and ``--randomised`` without a share the observed one.
     """
@@ -214,7 +214,7 @@ def placebo(
         bool, typer.Option("--strict", help="End with exit code 3 if more is found than chance allows.")
     ] = False,
 ) -> None:
-    """Analyse a table with treatments that do nothing: what is found then is false."""
+    """Analyse a table with treatments that do nothing: anything found is a false positive."""
     from modifind.cli.analysis import open_analysis, until_interrupted
     from modifind.result.safe_csv import safe_csv
     from modifind.result.writing import write_text
@@ -300,12 +300,12 @@ def _counts(text: str) -> dict[str, int] | None:
 
 
 def _inputs(data: str, run: options.Execution) -> list[Path]:
-    """Files that no result may replace."""
+    """Input files, which no output may replace."""
     record = [Path(run.checkpoint) / "run.json"] if run.checkpoint else []
     return [*map(Path, glob.glob(data)), Path(data), *record]
 
 
 def _complain_of(failures: list[str]) -> None:
-    """End with an error if something could not be written."""
+    """Raise a ValueError if an output could not be written."""
     if failures:
         raise ValueError("; ".join(failures))

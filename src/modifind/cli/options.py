@@ -313,12 +313,12 @@ class Output:
     ] = False
 
     def check(self) -> None:
-        """Refuse a format that figures cannot have, before anything is fitted."""
+        """Refuse an unknown figure format before anything is fitted."""
         if self.figure_format not in FIGURE_FORMATS:
             raise ValueError(f"--figure-format must be svg, png or pdf, not {self.figure_format!r}")
 
     def write_figures(self, result: SelectionResult) -> list[str]:
-        """Write the figures, if they are asked for; what could not be written, and why."""
+        """Write the figures if requested; return what could not be written, and why."""
         if self.figures is None:
             return []
         try:

@@ -1,4 +1,4 @@
-"""What the command line prints: names are shown as they are, and nothing in them is a command to the terminal."""
+"""Output of the command line; nothing in the names it prints is a command to the terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOOKS: dict[str, dict[str, Any]] = {  # of columns of the table of features
 
 
 class LastingStream:
-    """Standard output or standard error that ends no run.
+    """A wrapper of standard output or standard error whose failures end no run.
 
     Letters that its encoding lacks are written out, and what comes after a failure, such as a closed pipe or a full
     disk, is dropped.
@@ -70,7 +70,7 @@ class LastingStream:
 
 @contextmanager
 def lasting_streams() -> Iterator[LastingStream]:
-    """Standard output and standard error that end no run; gives the output."""
+    """Replace standard output and standard error by streams whose failures end no run; yields the output."""
     for number in (0, 1, 2):  # a closed one would be given to the next file that is opened
         try:
             os.fstat(number)
@@ -91,7 +91,7 @@ def lasting_streams() -> Iterator[LastingStream]:
 
 
 def star() -> str:
-    """What marks a selected feature, in a letter that the terminal has."""
+    """The mark of a selected feature, in a letter that the terminal has."""
     try:
         "★".encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -100,7 +100,7 @@ def star() -> str:
 
 
 def complain(line: str) -> None:
-    """A line on stderr, between words on several where that is a terminal."""
+    """Print a message on stderr, wrapped if that is a terminal."""
     print(_wrapped(printable(line), sys.stderr), file=sys.stderr)
 
 
@@ -112,7 +112,7 @@ def _wrapped(line: str, stream: TextIO, indent: str = "    ") -> str:
 
 
 def print_checks(result: SelectionResult, typed: Callable[[str], str] = str) -> None:
-    """Whether the checks passed, a line for each kind that needs attention in the words of `typed`, and the notes."""
+    """Print whether the checks passed, and a line for each caution and note, in the words of `typed`."""
     from modifind.result.concerns import summary
 
     for label, arm_result in result.by_arm.items() if result.by_arm else [("", result)]:
@@ -131,7 +131,7 @@ def strict_line(result: SelectionResult) -> str:
 
 
 def print_dry_run(selector: ModifierSelector, table: Any, roles: Roles) -> None:
-    """How a table is read and what would be done with it."""
+    """Print how a table is read and what would be done with it."""
     from modifind.data.containers import is_distributed
     from modifind.data.roles import column_names
     from modifind.engine.dry_run import describe
@@ -150,13 +150,13 @@ def print_dry_run(selector: ModifierSelector, table: Any, roles: Roles) -> None:
 
 
 def print_adjusted(names: list[str]) -> None:
-    """The columns that are adjusted for and not tested, if there are any."""
+    """Print the columns that are adjusted for and not tested, if any."""
     if names:
         print(f"adjusted for: {printable(', '.join(names))}; --exclude leaves a column out\n")
 
 
 def print_placebo(result: PlaceboResult, typed: Callable[[str], str]) -> None:
-    """What the placebo treatments found, and a warning in the words of `typed` if chance does not explain it."""
+    """Print the result of placebo runs, and a warning in the words of `typed` if chance does not explain it."""
     print(f"{result.text}\n{result.drawn[0].upper()}{result.drawn[1:]}.")
     for row in result.table.sort_values("p_value").head(3).itertuples():
         selected = " (selected)" * bool(row.selected)
@@ -166,7 +166,7 @@ def print_placebo(result: PlaceboResult, typed: Callable[[str], str]) -> None:
 
 
 def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -> None:
-    """The table of features, then the answer: the average effect, what changes it and for whom it is clear."""
+    """Print the table of features, then the answer: the average effect, what changes it and for whom it is clear."""
     from rich.console import Console
 
     from modifind.report.abstract import Abstract
@@ -198,7 +198,7 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
 
 
 def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: str) -> Any:
-    """The features, most significant first, what in truth they move where that is known, and cautions if any."""
+    """A table of the features, most significant first, with the truth where it is known and cautions if any."""
     from rich.table import Table
     from rich.text import Text
 
@@ -225,5 +225,5 @@ def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: 
 
 
 def _uncapitalised(text: str) -> str:
-    """A text that begins in lower case; names in it stay as they are."""
+    """Lower the first letter only, since names may follow."""
     return text[:1].lower() + text[1:]

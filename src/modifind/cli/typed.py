@@ -98,7 +98,7 @@ def as_typed(message: str, columns: Sequence[str] = (), roles: Roles | None = No
 
 
 def _with_roles(message: str, free: set[str], roles: Roles) -> str:
-    """With the names of the columns in place of arguments."""
+    """Replace arguments by the options and columns that were given for them."""
     for argument, (option, role) in COLUMN_OPTIONS.items():
         name = getattr(roles, role)
         if name is not None and argument not in free:
@@ -112,7 +112,7 @@ def _with_roles(message: str, free: set[str], roles: Roles) -> str:
 
 
 def _plain(text: str) -> Callable[[re.Match[str]], str]:
-    """A replacement in which no sign means anything."""
+    """A replacement for `re.sub` in which no sign is special."""
     return lambda _: text
 
 
@@ -125,7 +125,7 @@ def _with_value(option: str) -> Callable[[re.Match[str]], str]:
 
 
 def _suggested(message: str) -> str:
-    """With the choice that was probably meant, where one of several must be chosen."""
+    """Add the choice that was probably meant, where one of several must be chosen."""
     match = re.search(r"must be (.*), not '([^']*)'$", message)
     if match is None:
         return message

@@ -30,7 +30,7 @@ class WarningLines:
 
 @contextmanager
 def warnings_as_lines() -> Iterator[WarningLines]:
-    """Warnings as single lines on stderr instead of Python's two, each once."""
+    """Print each warning once, as a single line on stderr."""
     lines = WarningLines()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)

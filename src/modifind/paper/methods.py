@@ -74,7 +74,7 @@ def _code() -> str:
 
 @dataclass(frozen=True)
 class Order:
-    """What is asked for.
+    """A request: how many runs, of which methods, from which seed.
 
     Parameters
     ----------

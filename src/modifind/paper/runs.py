@@ -68,12 +68,12 @@ class StudyRun:
 
     @property
     def key(self) -> str:
-        """What tells this version of the method from others."""
+        """Key of this version of the method."""
         return method_key(self.method, self.options)
 
     @property
     def file_name(self) -> str:
-        """Name that no other run has."""
+        """Unique file name of the run."""
         data = self.data.replace(" ", "-")
         parts = [data, f"n{self.n}" if self.n else "", self.method, *(f"{k}={v}" for k, v in self.options)]
         parts += [f"seed{self.seed}", "" if self.measure == "selection" else self.measure, self.key]
@@ -82,7 +82,7 @@ class StudyRun:
 
 @dataclass(frozen=True)
 class Record:
-    """What one run found."""
+    """The result of one run."""
 
     run: StudyRun
     features: list[str]
@@ -159,7 +159,7 @@ class Archive:
         self.keep(record)
 
     def keep(self, record: Record) -> None:
-        """File what a run found."""
+        """Write a record to its file."""
         text = json.dumps({"format": FORMAT, "key": record.run.key, **asdict(record)}, allow_nan=False)
         write_text(self.folder / record.run.file_name, text + "\n")
 

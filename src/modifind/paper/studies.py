@@ -39,13 +39,13 @@ class Study(ABC):
     quick: Mapping[str, int] = field(default_factory=dict)
 
     def n_runs(self, method: str, order: Order) -> int:
-        """How many runs of a method are asked for."""
+        """Requested number of runs of a method."""
         counts = self.quick if order.quick else self.full
         standard = counts.get(method, counts.get("", DEFAULT_RUNS))
         return order.by_method.get(method, order.by_method.get("", standard))
 
     def chosen(self, order: Order) -> list[str]:
-        """The methods that are asked for and belong here."""
+        """Methods of the study that are requested."""
         return [method for method in self.methods if order.methods is None or method in order.methods]
 
     def runs(self, order: Order) -> list[StudyRun]:
@@ -66,15 +66,15 @@ class Study(ABC):
 
     @abstractmethod
     def table(self, records: list[Record]) -> pd.DataFrame:
-        """What goes into the CSV file."""
+        """Table for the CSV file."""
 
     @abstractmethod
     def figure(self, table: pd.DataFrame) -> Figure:
-        """What goes into the PNG file."""
+        """Figure for the PNG file."""
 
     @abstractmethod
     def text(self, table: pd.DataFrame) -> str:
-        """The tables of the Markdown file."""
+        """Tables for the Markdown file."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class TimeStudy(Study):
     published: Mapping[str, float] = field(default_factory=dict)
 
     def n_runs(self, method: str, order: Order) -> int:
-        """What is asked for, up to a few: seconds differ less than rates do, and these runs are made one by one."""
+        """Requested number, up to a few: seconds vary less than rates do, and these runs are made one by one."""
         return min(super().n_runs(method, order), TIMED_RUNS)
 
     def cells(self, method: str, seed: int, quick: bool) -> list[StudyRun]:
@@ -257,7 +257,7 @@ class NhanesStudy(Study):
 
 
 def _verdict(row: Mapping[Any, Any]) -> str:
-    """Whether the preset's rates are those of the paper; nothing where the paper has none, or ours no deviation."""
+    """Whether the preset's rates agree with the paper's; empty where the paper has none, or ours no deviation."""
     if row["method"] != "preset" or row["runs"] < 2 or np.isnan(row["paper_tpr"]):
         return ""
     words = []

@@ -46,7 +46,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
+    """The outcome of one check.
 
     Attributes
     ----------
@@ -55,11 +55,11 @@ class Check:
     feature : str or None
         The feature it is about; None where it is about the whole table.
     value, threshold : float
-        What was found, and the limit.
+        The measured value, and its limit.
     passed : bool
         Whether the value is within the limit.
     text : str
-        What was found; where it failed also why it matters.
+        The finding; where it failed also why it matters.
     remedy : str
         What to do where it failed, if that is not what its kind says.
     """

@@ -1,4 +1,4 @@
-"""Checks that every fit ends with: what was found, why it matters and what to do.
+"""Checks at the end of every fit: the finding, why it matters and what to do.
 
 A check that bears on validity decides whether the answer can be relied on, `SelectionResult.ok`; the others are notes.
 `check_kinds` says which is which. Thresholds are set by what a departure does to the answer, not by whether it is

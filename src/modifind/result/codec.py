@@ -31,7 +31,7 @@ ColumnType = Literal["bool", "int", "float", "text", "object"]
 
 
 class RecordError(ValueError):
-    """What was read is no record of the wanted type."""
+    """Raised for data that are no record of the wanted type."""
 
 
 class Cell:
@@ -63,7 +63,7 @@ _COLUMNS: dict[ColumnType, Any] = {
 
 
 def parse_json(content: bytes) -> Any:
-    """What strict JSON says; a ValueError where it is none."""
+    """Parse strict JSON; raise ValueError for anything else."""
     try:
         return json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
@@ -79,7 +79,7 @@ def _refuse_constant(token: str) -> NoReturn:
 
 
 def encode(value: Any, hint: Any) -> Any:
-    """What JSON can hold of a value of the type `hint`.
+    """Turn a value of the type `hint` into lists, dicts, strings and numbers for JSON.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def encode(value: Any, hint: Any) -> Any:
 
 
 def decode(data: Any, hint: Any, path: str = "") -> Any:
-    """The value that `encode` was given.
+    """Turn data from JSON back into a value of the type `hint`; the inverse of `encode`.
 
     Parameters
     ----------
@@ -130,19 +130,19 @@ def decode(data: Any, hint: Any, path: str = "") -> Any:
 
 
 def refuse(path: str, expected: str, value: Any) -> NoReturn:
-    """Say what is wrong with the data at a place."""
+    """Raise a RecordError that names the place, the expected type and the value."""
     raise RecordError(f"{_at(path)}expected {expected}, found {_described(value)}")
 
 
 def check_entries(data: Mapping[str, Any], needed: Iterable[str], path: str) -> None:
-    """Refuse an object that lacks something."""
+    """Refuse an object that lacks an entry."""
     missing = [name for name in needed if name not in data]
     if missing:
         raise RecordError(f"{path or 'incomplete'}: no {', '.join(missing)}")
 
 
 def column_type(column: pd.Series[Any]) -> ColumnType:
-    """What the values of a column of a table are."""
+    """Type of the values in a column of a table."""
     if pd.api.types.is_bool_dtype(column):
         return "bool"
     if pd.api.types.is_integer_dtype(column):
@@ -184,7 +184,7 @@ def _holds_any(hint: Any) -> bool:
 
 
 def _encode(value: Any) -> Any:
-    """What has a type of its own; of a dataclass all fields but those that are None unless said otherwise."""
+    """Encode by the type of the value; fields of a dataclass are left out where they are None by default."""
     if is_dataclass(value):
         record: Any = type(value)
         kept = [f for f in fields(value) if f.default is not None or getattr(value, f.name) is not None]
@@ -246,7 +246,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _decode_any(data: Any, _: Any, path: str, depth: int = 0) -> Any:
-    """What may be anything, unless it is no JSON, or so deep that nothing could print it."""
+    """Check data that may be any JSON, unless they are nested too deeply to be printed."""
     if depth > MAX_DEPTH:
         raise RecordError(f"{_at(path)}nested too deeply")
     if isinstance(data, Mapping):
@@ -257,7 +257,7 @@ def _decode_any(data: Any, _: Any, path: str, depth: int = 0) -> Any:
 
 
 def _decode_named(data: Any, hints: Mapping[str, Any], needed: Iterable[str], others: Any, path: str) -> dict[str, Any]:
-    """An object by the hints of its entries; `others` is that of all further ones, None where there may be none."""
+    """Decode an object by the hints of its entries; `others` is the hint of further ones, None to refuse them."""
     check_entries(_object(data, path), needed, path)
     for name in data if others is None else ():
         _checked(name, name in hints, f"one of {', '.join(hints)}", path)
@@ -291,7 +291,7 @@ def _decode_items(data: Any, hint: Any, path: str) -> Any:
 
 
 def _decode_union(data: Any, hint: Any, path: str) -> Any:
-    """By the first type that fits; dataclasses are told apart by their fields."""
+    """Decode as the first type that fits; dataclasses are distinguished by their fields."""
     *others, last = [one for one in get_args(hint) if one is not type(None)]
     if data is None and type(None) in get_args(hint):
         return None

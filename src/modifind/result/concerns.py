@@ -14,7 +14,7 @@ MAX_NAMES = 12
 
 
 def cautions(checks: pd.DataFrame, features: Sequence[str]) -> list[str]:
-    """For each feature what its failed checks come to, in a few words; empty where nothing is wrong."""
+    """Failed checks of each feature in a few words; empty where all passed."""
     phrases: dict[str, list[str]] = {str(feature): [] for feature in features}
     failed = checks[~checks["passed"] & checks["feature"].isin(list(phrases))]  # others are columns adjusted for
     for name, feature in zip(failed["name"], failed["feature"], strict=True):
@@ -26,7 +26,7 @@ def concerns(checks: pd.DataFrame, named: frozenset[str] = frozenset(), *, valid
     """One sentence or a few for every kind of check that failed, naming the features; what bears on validity first.
 
     Features in `named` are left out where they cannot be tested: they have had a warning of their own. With `validity`
-    only cautions (True) or only notes (False) are told.
+    only cautions (True) or only notes (False) are returned.
 
     Examples
     --------

@@ -17,7 +17,7 @@ LEVELS = ("binary", "ordinal")
 
 
 def outcome_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Whether columns give the outcome together, and whether both arms have enough of it; only what is wrong."""
+    """Failed checks of whether columns give the outcome together and whether both arms have enough events."""
     if parts := settings.get("outcome_parts"):
         share = float(parts["share"])
         text = (
@@ -40,7 +40,7 @@ def outcome_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _given_check(settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Whether held-out rows are predicted better than an outcome can be that was measured later."""
+    """Whether held-out rows are predicted better than is plausible for an outcome measured later."""
     model, kind = settings.get("model") or {}, settings.get("outcome_kind")
     gain = model.get("gain_over_marginal")
     if gain is None or kind == "count":  # of large counts there is more to learn

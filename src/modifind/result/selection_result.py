@@ -1,4 +1,4 @@
-"""What a fit found: frozen, serialisable, complete."""
+"""The result of a fit: frozen, serialisable, complete."""
 
 from __future__ import annotations
 
@@ -59,22 +59,22 @@ BOUND_TEST_COLUMNS: Columns = {"quantity": "text", "part": "text", "p_value": "f
 
 
 def no_changes() -> pd.DataFrame:
-    """What is known of changes where none were tested."""
+    """An empty table of changes."""
     return _empty(CHANGE_COLUMNS, "feature")
 
 
 def no_tests() -> pd.DataFrame:
-    """Tests of the whole table where there are none."""
+    """An empty table of tests."""
     return _empty(TEST_COLUMNS, "test")
 
 
 def no_subgroups() -> pd.DataFrame:
-    """Effects by subgroup where there are none."""
+    """An empty table of subgroups."""
     return _empty(SUBGROUP_COLUMNS)
 
 
 def no_scores() -> pd.DataFrame:
-    """A histogram of propensity scores where none was made."""
+    """An empty histogram of propensity scores."""
     return _empty(SCORE_COLUMNS)
 
 
@@ -210,7 +210,7 @@ class SelectionResult:
 
     @property
     def cautions(self) -> list[str]:
-        """What puts the answer in doubt: a text for every kind of check that bears on validity and failed.
+        """Reasons to doubt the answer: a text for every kind of check that bears on validity and failed.
 
         Where placebo treatments found more than chance allows, that is the last.
         """
@@ -219,7 +219,7 @@ class SelectionResult:
 
     @property
     def notes(self) -> list[str]:
-        """What else there is to know: warnings of the fit and checks that do not bear on validity, each once."""
+        """Further remarks: warnings of the fit and failed checks that do not bear on validity, each once."""
         cautions = set(self.cautions)
         messages = (message for message in self.warnings if message not in cautions)
         return list(dict.fromkeys([*messages, *self.concerns(validity=False)]))
@@ -276,7 +276,7 @@ class SelectionResult:
         return self.densities[str(column)].copy()
 
     def two_arms(self, what: str) -> SelectionResult:
-        """The result, unless it is of several arms: what is asked for is then that of a contrast."""
+        """Return the result itself; refuse one of several arms, of which only contrasts have `what`."""
         if self.by_arm:
             label = next(iter(self.by_arm))
             raise ValueError(f"{what} are those of a contrast; use contrast({label!r}) of the result")
@@ -303,7 +303,7 @@ class SelectionResult:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SelectionResult:
-        """Inverse of `to_dict`; a ValueError names the place in `data` that is not as it should be.
+        """Inverse of `to_dict`; a ValueError names the place in `data` that is wrong.
 
         Examples
         --------

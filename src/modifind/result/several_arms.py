@@ -1,4 +1,4 @@
-"""Words for what is the same in every comparison of two arms, and for what is not."""
+"""Texts that comparisons of several arms have in common, and those that they do not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def merged_texts(by_arm: Mapping[str, Iterable[str]], reference: Any) -> list[str]:
-    """Texts of comparisons with a reference, each once; one that not all of them have names those that do.
+    """Merge texts of comparisons with a reference; a text that not all of them have names those that do.
 
     Examples
     --------

@@ -18,7 +18,7 @@ def write_text(path: str | os.PathLike[str], text: str, *, keep: bool = False) -
 
 
 def make_folder(path: str | os.PathLike[str]) -> None:
-    """Make a folder and those above it, or say why not."""
+    """Make a folder and its parents, or raise a ValueError that says why not."""
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -60,7 +60,7 @@ def _write_and_rename(target: Path, content: bytes, keep: bool) -> None:
 
 
 def _link(temporary: str, target: Path) -> None:
-    """Give a file its name unless another has it; of two who try at once one does."""
+    """Give a file its name unless it is taken; of two attempts at once, one succeeds."""
     try:
         os.link(temporary, target)
     except FileExistsError:
