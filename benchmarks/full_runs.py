@@ -122,12 +122,12 @@ def make(args: argparse.Namespace) -> None:
 
 def keep(args: argparse.Namespace) -> None:
     """Runs of a file as records of `modifind reproduce`."""
-    from modifind.paper.runs import BATCHES, Archive, Record, Run
+    from modifind.paper.runs import BATCHES, Archive, Record, StudyRun
 
     archive = Archive(Path(args.out) / "runs")
     for line in Path(args.file).read_text(encoding="utf-8").splitlines():
         given = json.loads(line)
-        run = Run(**{**given["run"], "options": tuple(map(tuple, given["run"]["options"]))})
+        run = StudyRun(**{**given["run"], "options": tuple(map(tuple, given["run"]["options"]))})
         p = np.round(given["p_value"], 6)
         own = adjusted(p)
         truth = [run.n > 0 and name in ("X1", "X2", "X3", "X4", "X5") for name in given["features"]]

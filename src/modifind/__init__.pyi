@@ -12,3 +12,5 @@ from modifind.result.selection_result import SelectionResult as SelectionResult
 from modifind.selector import ModifierSelector as ModifierSelector
 from modifind.statistics.effect_likelihood import EffectLikelihood as EffectLikelihood
 from modifind.statistics.wcmmd import WCMMD as WCMMD
+
+_HOME: dict[str, str]

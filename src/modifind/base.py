@@ -1,4 +1,4 @@
-"""What every selector of modifiers shares: its answer as a scikit-learn selector, its seed and its record."""
+"""Base of the selectors of modifiers: the result as scikit-learn's selector interface shows it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class BaseModifierSelector(SelectorMixin, BaseEstimator):
         return nw.to_native(X[list(compress(columns, support))], pass_through=True)
 
     def _repr_html_(self) -> str:
-        """The answer once there is one, and until then what scikit-learn shows."""
+        """The result once there is one, and until then the settings, as scikit-learn shows them."""
         return self.result_._repr_html_() if hasattr(self, "result_") else super()._repr_html_()
 
     def _keep(self, names: tuple[str, ...], result: SelectionResult) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from inspect import signature
 from typing import Any
 
 from modifind.base import BaseModifierSelector
@@ -36,7 +37,7 @@ class ModifierSelector(BaseModifierSelector):
     alpha : float, default=0.05
         Features with an adjusted p-value of at most `alpha` are selected.
     adjust : {"bh", "by", "holm", "bonferroni", "none"}, default="bh"
-        Adjustment over features.
+        Adjustment of p-values for the number of features.
     n_resamples : int or "auto", default="auto"
         Maximum number of resamples per feature of "wcmmd"; "auto" uses enough to make a single discovery possible.
     discrete_features : "auto" or list, default="auto"
@@ -44,7 +45,7 @@ class ModifierSelector(BaseModifierSelector):
     cv : int, default=5
         Folds of cross-fitting.
     n_jobs : int, optional
-        Number of processes, which share the features between them. The result is the same for every value.
+        Number of processes. They share the features between them, and the result is the same for every value.
     progress : bool or callable, default=False
         Show a progress bar on stderr, or call ``progress(done, total)``.
     random_state : int, Generator or None, default=None
@@ -59,22 +60,23 @@ class ModifierSelector(BaseModifierSelector):
         random sample, and every row is scored by models of the outcome and the treatment that have not seen it; "wcmmd"
         of all rows is compared with that of resampled rows.
     device : {"cpu", "cuda", "cuda:0", ...}, optional
-        Device on which parts given by name run what torch can compute: the networks of "cvae" and of the learners of
-        "effect_likelihood", the resamples of "wcmmd". None leaves every part its own setting, "cpu" by default. Each
-        process of `n_jobs` opens the device separately, so with a GPU use one process for "wcmmd".
+        Device for networks and resamples. Parts given by name run there what torch can compute: the networks of "cvae"
+        and of the learners of "effect_likelihood", the resamples of "wcmmd". None leaves every part its own setting,
+        "cpu" by default. Each process of `n_jobs` opens the device separately, so with a GPU use one process for
+        "wcmmd".
     missing : {"error", "category", "drop"}, default="error"
-        How missing values of features are handled. "error" refuses them by name. "category" treats missing as a level
-        of a discrete feature, and as a separate state of a continuous one: the test then asks both whether the value
-        matters and whether it matters that it is missing. "drop" leaves out every row with a missing feature, outcome,
-        treatment, weight, cluster or stratum, with a warning that counts them.
+        Missing values of features: "error" refuses them, "category" makes them a separate level, "drop" leaves out
+        their rows. For a continuous feature "category" makes them a separate state: the test then asks both whether the
+        value matters and whether it matters that it is missing. "drop" leaves out every row with a missing feature,
+        outcome, treatment, weight, cluster or stratum, with a warning that counts them.
     missing_outcome : {"error", "drop", "weight"}, default="error"
-        How rows without an outcome are handled. "error" refuses them. "drop" leaves them out, with a count: p-values
-        are valid if missingness depends on features and arm alone, and averages are those of the remaining rows.
-        "weight" weights each row with an outcome by 1 / P(observed | features, arm), from cross-fitted models, at most
-        20, times its sample weight: averages are then those of all rows. Not for an outcome that is missing because
-        follow-up ended before the event: rows with an early event are always observed, which no weight corrects. With
-        ``missing="drop"``, "error" leaves such
-        rows out as well.
+        Rows without an outcome: "error" refuses them, "drop" leaves them out, "weight" reweights the others. With
+        "drop" there is a warning that counts them; p-values are valid if missingness depends on features and arm alone,
+        and averages are those of the remaining rows. With "weight" each row with an outcome is weighted by
+        1 / P(observed | features, arm), from cross-fitted models, at most 20, times its sample weight: averages are
+        then those of all rows. Not for an outcome that is missing because follow-up ended before the event: rows with
+        an early event are always observed, which no weight corrects. With ``missing="drop"``, "error" leaves such rows
+        out as well.
     outcome : {"auto", "numeric", "binary", "count", "ordinal", "amount"} or Family, default="auto"
         Kind of outcome. "auto" treats two values as "binary" and everything else as "numeric"; with
         ``effect_scale="ratio"`` it treats what looks like a count as "count", and what is often zero as "amount".
@@ -82,7 +84,7 @@ class ModifierSelector(BaseModifierSelector):
         is any and how much, with one p-value. An object of a class derived from `modifind.statistics.families.Family`
         is another kind of outcome, with a density of its own.
     effect_scale : {"difference", "ratio", "odds_ratio"}, default="difference"
-        How the arms are compared, and so what a constant effect is: by differences of means, by ratios of means (of
+        How the arms are compared. That says what a constant effect is: by differences of means, by ratios of means (of
         outcomes that are never negative), or by odds ratios (of two values, or of ordered levels). For
         "effect_likelihood".
     feature_groups : dict, optional
@@ -91,23 +93,24 @@ class ModifierSelector(BaseModifierSelector):
         columns with nearly the same content do not hide each other. The result has one row per group, in the place of
         its first column. For "effect_likelihood".
     checkpoint : path, optional
-        Folder where every feature is saved as soon as it is tested. After a crash, a kill or Ctrl-C the same call with
-        the same folder continues, and ends with the same result as a run that was never stopped. Models are fitted
-        again; of a table in pieces the sums over rows are saved, every ten seconds. The folder of a run with other
-        data, another seed, other versions of modifind, numpy, scipy, scikit-learn or torch, or with settings that
-        change what is found of a feature is refused. `alpha` and `adjust` may change, and `n_jobs` and `progress`.
-        With ``random_state=None`` the seed is that of the run in the folder. Files or partitions must be the same ones.
+        Folder to save progress in; the same call then continues. Every feature is saved as soon as it is tested. After
+        a crash, a kill or Ctrl-C the same call with the same folder continues, and ends with the same result as a run
+        that was never stopped. Models are fitted again; of a table in pieces the sums over rows are saved, every ten
+        seconds. The folder of a run with other data, another seed, other versions of modifind, numpy, scipy,
+        scikit-learn or torch, or with settings that change what is found of a feature is refused. `alpha` and `adjust`
+        may change, and `n_jobs` and `progress`. With ``random_state=None`` the seed is that of the run in the folder.
+        Files or partitions must be the same ones.
     explain : bool, default=True
         Whether to also estimate effects along features: curves with bands, what changes, bounds.
     placebo_runs : int, default=0
-        Repeat the analysis this many times with a treatment that does nothing, drawn as the real one was assigned; see
-        `placebo`. What these runs find is in ``result_.placebo`` and in the report. For a table in pieces they use a
-        sample of `max_train_rows` rows.
+        Repeat the analysis this many times with a treatment that does nothing. It is drawn as the real one was
+        assigned; see `placebo`. What these runs find is in ``result_.placebo`` and in the report. For a table in pieces
+        they use a sample of `max_train_rows` rows.
     population : {"all", "overlap"}, default="all"
-        Population that curves, average effects and bounds refer to. In "overlap" each row is weighted by e (1 - e),
-        where e is its propensity score: effects are those among rows that could have been in either arm, and no single
-        row dominates. For tables in which some rows have no counterpart in the other arm. P-values and importance are
-        the same in both.
+        Population of the effects: "all" rows, or "overlap" (rows with a counterpart in the other arm). Curves, average
+        effects and bounds refer to it; p-values and importance are the same in both. In "overlap" each row is weighted
+        by e (1 - e), where e is its propensity score: effects are those among rows that could have been in either arm,
+        and no single row dominates.
     better : {"higher", "lower"}, optional
         Which outcomes are better. The report then speaks of benefit and harm; no number depends on it.
     unit : str, optional
@@ -241,10 +244,10 @@ class ModifierSelector(BaseModifierSelector):
             where `adjust_for` is None, but for dates, identifiers and free text, and left out where it is not. By
             default all columns without a role are tested.
         treated : optional
-            The label of the treated arm. Needed unless the labels are unambiguous: 0 and 1, truth values, yes and no,
-            or one that says control, placebo, untreated, ... beside one that does not.
+            Label of the treated arm; needed unless it is obvious. It is with 0 and 1, truth values, yes and no, or with
+            one label that says control, placebo, untreated, ... beside one that does not.
         reference : optional
-            The label that all others are compared with. With more than two labels the result then has one p-value per
+            Label that all others are compared with; needed with more than two. The result then has one p-value per
             feature, whether it modifies any of these contrasts, and each of them in ``result_.contrasts``; with two it
             says which is the control.
         arms : pair, optional
@@ -286,30 +289,14 @@ class ModifierSelector(BaseModifierSelector):
         labels = {"treated": treated, "reference": reference, "arms": arms}
         columns = {"outcome": outcome, "features": features, "adjust_for": adjust_for}
         rows = {"sample_weight": sample_weight, "clusters": clusters, "strata": strata}
-        params, given = read_call(self.get_params(deep=False), X, y, treatment, **columns, **rows, **labels)
-        names, result, interrupted = fit_arms(params, given)
+        call = read_call(self.get_params(deep=False), X, y, treatment, **columns, **rows, **labels)
+        names, result, interrupted = fit_arms(*call)
         self._keep(names, result)
         if interrupted:
             raise KeyboardInterrupt
         return self
 
-    def placebo(
-        self,
-        X: Any,
-        y: Any = None,
-        treatment: Any = None,
-        *,
-        n: int = 20,
-        outcome: str | None = None,
-        features: Any = None,
-        treated: Any = None,
-        reference: Any = None,
-        arms: Any = None,
-        adjust_for: Any = None,
-        sample_weight: Any = None,
-        clusters: Any = None,
-        strata: Any = None,
-    ) -> PlaceboResult:
+    def placebo(self, X: Any, y: Any = None, treatment: Any = None, *, n: int = 20, **roles: Any) -> PlaceboResult:
         """Analyse a table with treatments that do nothing: anything found is a false positive.
 
         The treatment is redrawn as the real one was assigned: by a known probability, by the fitted scores, keeping the
@@ -318,11 +305,14 @@ class ModifierSelector(BaseModifierSelector):
 
         Parameters
         ----------
-        X, y, treatment, outcome, features, treated, reference, arms, adjust_for, sample_weight, clusters, strata
+        X, y, treatment
             As in `fit`. With several arms every contrast is run, and a run finds what modifies any of them. For a
             table in pieces the runs use a sample of `max_train_rows` rows.
         n : int, default=20
             Number of placebo treatments.
+        **roles
+            The other arguments of `fit`: outcome, features, treated, reference, arms, adjust_for, sample_weight,
+            clusters and strata.
 
         Returns
         -------
@@ -343,13 +333,10 @@ class ModifierSelector(BaseModifierSelector):
         '0 of 3 placebo treatments found anything.'
         """
         check_runs(n)
-        labels = {"treated": treated, "reference": reference, "arms": arms}
-        columns = {"outcome": outcome, "features": features, "adjust_for": adjust_for}
-        rows = {"sample_weight": sample_weight, "clusters": clusters, "strata": strata}
-        params, given = read_call(self.get_params(deep=False), X, y, treatment, **columns, **rows, **labels)
-        found, interrupted = placebo_arms(params, given, n)
-        if found is not None:
-            self.placebo_ = found
+        signature(self.fit).bind(X, y, treatment, **roles)  # refuses what is no argument of `fit`
+        result, interrupted = placebo_arms(*read_call(self.get_params(deep=False), X, y, treatment, **roles), n)
+        if result is not None:
+            self.placebo_ = result
         if interrupted:
             raise KeyboardInterrupt
         return self.placebo_

@@ -31,7 +31,7 @@ from conftest import ROOT
 from modifind import WCMMD, EffectLikelihood, ModifierSelector, SelectionResult
 from modifind._system import LOCK_FILE
 from modifind.cli.app import main
-from modifind.cli.tables import Roles
+from modifind.cli.options import Roles
 from modifind.cli.terminal import complain, print_dry_run
 from modifind.cli.typed import as_typed
 from modifind.data.sources import FrameSource

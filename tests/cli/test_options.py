@@ -1,5 +1,6 @@
 """Options are declared once, in groups that commands take whole."""
 
+import inspect
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -7,8 +8,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import modifind
 from modifind.cli.app import app
-from modifind.cli.options import with_options
+from modifind.cli.options import arguments_of, with_options
 
 OTHER_WORDS = {"out", "strict", "help"}  # they say of each command what it writes, and when it fails
 
@@ -76,3 +78,21 @@ def test_help_fits_80_columns(command):
 def test_the_unit_and_the_direction_of_the_outcome_belong_to_the_report():
     panels = {option.name: option.rich_help_panel for option in typer.main.get_command(app).commands["select"].params}
     assert panels["unit"] == panels["better"] == "Effects and report"
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [("ModifierSelector", "__init__"), ("ModifierSelector", "fit"), ("EffectLikelihood", "__init__")],
+)
+def test_arguments_read_from_the_source_are_those_of_the_class(name, method):
+    signature = inspect.signature(getattr(getattr(modifind, name), method))
+    defaults = {own.name: own.default for own in signature.parameters.values() if own.default is not own.empty}
+    found = arguments_of(name, method)
+    assert {argument: default for argument, (_, default, _) in found.items()} == defaults
+    assert all(about for _, _, about in found.values())
+
+
+def test_help_is_the_first_sentence_of_the_documentation():
+    option = next(one for one in typer.main.get_command(app).commands["select"].params if one.name == "unit")
+    assert option.help == "Unit of the outcome, for the report and figures."
+    assert option.help in modifind.ModifierSelector.__doc__

@@ -16,7 +16,7 @@ from conftest import NEEDS_SIGNALS
 from modifind.paper import NAMES, Order, catalogue, methods, reproduce, runs
 from modifind.paper.catalogue import STUDIES
 from modifind.paper.methods import METHODS, make_method
-from modifind.paper.runs import Archive, Record, Run
+from modifind.paper.runs import Archive, Record, StudyRun
 from modifind.paper.studies import RatesStudy
 from modifind.presets import uai2022
 
@@ -104,16 +104,16 @@ def test_every_method_can_be_made():
 
 
 def test_rates_are_those_of_the_selection():
-    record = record_of(Run("LinMean", 1000, "default", 0), ("X1", "X2", "X3", "X4", "X9"), p_value=0.04)
+    record = record_of(StudyRun("LinMean", 1000, "default", 0), ("X1", "X2", "X3", "X4", "X9"), p_value=0.04)
     assert record.rates == {"tpr": 0.8, "fpr": 1 / 25, "fdp": 0.2, "null_share": 1.0}
-    assert record_of(Run("LinMean", 1000, "default", 0)).rates["fdp"] == 0.0
+    assert record_of(StudyRun("LinMean", 1000, "default", 0)).rates["fdp"] == 0.0
 
 
 def test_table_of_rates_has_means_and_deviations_beside_the_paper():
     study = STUDIES["fig-synthetic"]
     chosen = (("X1", "X2", "X3", "X4", "X5"), ("X1", "X2", "X3", "X30"))
-    records = [record_of(Run("LinMean", 1000, "default", k), names) for k, names in enumerate(chosen)]
-    records.append(record_of(Run("LinVar", 500, "naive", 0)))
+    records = [record_of(StudyRun("LinMean", 1000, "default", k), names) for k, names in enumerate(chosen)]
+    records.append(record_of(StudyRun("LinVar", 500, "naive", 0)))
     table = study.table(records)
     row = table.iloc[0]
     assert (row["data"], row["n"], row["method"], row["runs"]) == ("LinMean", 1000, "default", 2)
@@ -130,8 +130,8 @@ def test_table_of_rates_has_means_and_deviations_beside_the_paper():
 def test_table_of_neurons_compares_equal_numbers_of_neurons():
     study = STUDIES["table-cvae-neurons"]
     records = [
-        record_of(Run("LinVar", 1000, "preset", 0, (("sampler_units", 16),)), ("X1",)),
-        record_of(Run("LinVar", 1000, "preset", 0)),
+        record_of(StudyRun("LinVar", 1000, "preset", 0, (("sampler_units", 16),)), ("X1",)),
+        record_of(StudyRun("LinVar", 1000, "preset", 0)),
     ]
     table = study.table(records).set_index("sampler_units")
     assert table.loc[16, "paper_tpr"] == 0.68
@@ -166,10 +166,10 @@ def test_table_of_nhanes_selects_by_the_mean_p_value():
     study = STUDIES["table-nhanes"]
     features = ["age", "female", "cigarettes_month", "gout"]
     records = [
-        record_of(Run("CRP", 0, "preset", k), chosen, features=features)
+        record_of(StudyRun("CRP", 0, "preset", k), chosen, features=features)
         for k, chosen in enumerate((("age", "female"), ("age",)))
     ]
-    records.append(record_of(Run("log CRP", 0, "default", 0), ("female",), features=features))
+    records.append(record_of(StudyRun("log CRP", 0, "default", 0), ("female",), features=features))
     table = study.table(records)
     preset = table[table["method"] == "preset"].set_index("feature")
     assert preset["selected_by_mean"].to_dict() == {
@@ -249,7 +249,7 @@ def test_killed_study_continues_and_ends_with_the_same_bytes(small, tmp_path):
     ],
 )
 def test_run_on_file_that_is_no_good_is_repeated_with_a_warning(tmp_path, spoil, reason, monkeypatch):
-    run = Run("LinMean", 70, "naive", 0)
+    run = StudyRun("LinMean", 70, "naive", 0)
     monkeypatch.setattr(runs, "_carry_out", lambda *_: record_of(run, ("X1",)))
     archive = Archive(tmp_path)
     archive.carry_out(run)
@@ -263,7 +263,7 @@ def test_run_on_file_that_is_no_good_is_repeated_with_a_warning(tmp_path, spoil,
 
 
 def test_run_of_other_options_is_not_mistaken(tmp_path, monkeypatch):
-    run = Run("LinMean", 70, "preset", 0, (("propensity_units", 25),))
+    run = StudyRun("LinMean", 70, "preset", 0, (("propensity_units", 25),))
     monkeypatch.setattr(runs, "_carry_out", lambda run, *_: record_of(run))
     archive = Archive(tmp_path)
     archive.carry_out(run)
@@ -273,7 +273,7 @@ def test_run_of_other_options_is_not_mistaken(tmp_path, monkeypatch):
 
 
 def test_changed_method_finds_none_of_its_old_runs(tmp_path, monkeypatch):
-    run = Run("LinMean", 70, "preset", 0)
+    run = StudyRun("LinMean", 70, "preset", 0)
     archive, before = Archive(tmp_path), run.file_name
     archive.keep(record_of(run))
     assert archive.find(run) is not None
@@ -309,7 +309,7 @@ def test_quick_and_full_studies_share_no_file(small, tmp_path):
 def test_verdict_compares_the_preset_with_the_paper():
     study = STUDIES["table-counterexamples"]
     found = [
-        record_of(Run(kind, 2000, method, seed), ("X1", "X2", "X3") if kind == "LinCovar" and seed else ())
+        record_of(StudyRun(kind, 2000, method, seed), ("X1", "X2", "X3") if kind == "LinCovar" and seed else ())
         for kind in ("LinCovar", "NonlinCovar")
         for method in ("preset", "si-em")
         for seed in range(20)
@@ -327,7 +327,7 @@ def test_clocked_runs_are_few_however_many_are_asked_for():
 def test_clocked_runs_stay_on_the_cpu(tmp_path, monkeypatch):
     devices = []
     monkeypatch.setattr(runs, "_carry_out", lambda run, device, _: devices.append(device) or record_of(run))
-    selection = Run("LinMean", 70, "preset", 0)
+    selection = StudyRun("LinMean", 70, "preset", 0)
     for run in (selection, replace(selection, measure="time"), replace(selection, measure="multiplied")):
         Archive(tmp_path, "cuda").carry_out(run)
     assert devices == ["cuda", "cpu", "cpu"]
@@ -339,13 +339,13 @@ def test_run_that_fails_says_which_it_was(tmp_path, monkeypatch):
 
     monkeypatch.setattr(runs, "_carry_out", fail)
     with pytest.raises(ValueError, match=r"LinMean_n70_si-em_seed3_\w{10}\.json: columns are collinear"):
-        Archive(tmp_path).carry_out(Run("LinMean", 70, "si-em", 3))
+        Archive(tmp_path).carry_out(StudyRun("LinMean", 70, "si-em", 3))
 
 
 def test_runs_that_vanish_are_not_left_out_in_silence(tmp_path, monkeypatch):
     monkeypatch.setattr(Archive, "carry_out", lambda *_: None)
     with pytest.raises(OSError, match="1 runs are gone"):
-        Archive(tmp_path).complete([Run("LinMean", 70, "naive", 0)], jobs=1, title="", progress=False)
+        Archive(tmp_path).complete([StudyRun("LinMean", 70, "naive", 0)], jobs=1, title="", progress=False)
 
 
 @pytest.mark.filterwarnings("ignore:.*propensity scores were outside")
@@ -353,7 +353,7 @@ def test_multiplied_time_counts_the_resamples_that_were_not_made(monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setattr(runs, "N_FEATURES", 6)
     monkeypatch.setattr(runs, "_statistic_seconds", lambda *_: 10.0)
-    record = runs._carry_out(Run("LinMean", 60, "exact", 0, measure="multiplied"), "cpu", None)
+    record = runs._carry_out(StudyRun("LinMean", 60, "exact", 0, measure="multiplied"), "cpu", None)
     assert 98 * 6 * 10.0 < record.seconds < 98 * 6 * 10.0 + 120
 
 
@@ -383,9 +383,9 @@ def test_all_goes_on_without_nhanes(small, tmp_path, monkeypatch, error):
 def test_nhanes_outcomes(monkeypatch):
     bunch = runs.Bunch(X=pd.DataFrame({"age": [1.0, 2.0]}), y=pd.Series([1.0, np.e]), treatment=pd.Series([0, 1]))
     monkeypatch.setattr(runs, "_nhanes", lambda _: bunch)
-    np.testing.assert_allclose(runs._table(Run("log CRP", 0, "default", 0), None).y, [0.0, 1.0])
-    assert sorted(runs._table(Run("permuted CRP", 0, "default", 0), None).y) == [1.0, np.e]
-    assert list(runs._table(Run("CRP", 0, "default", 0), None).y) == [1.0, np.e]  # the table itself is not changed
+    np.testing.assert_allclose(runs._table(StudyRun("log CRP", 0, "default", 0), None).y, [0.0, 1.0])
+    assert sorted(runs._table(StudyRun("permuted CRP", 0, "default", 0), None).y) == [1.0, np.e]
+    assert list(runs._table(StudyRun("CRP", 0, "default", 0), None).y) == [1.0, np.e]  # the table itself is not changed
 
 
 def test_discrete_features_of_nhanes_reach_the_method(monkeypatch):
@@ -395,7 +395,7 @@ def test_discrete_features_of_nhanes_reach_the_method(monkeypatch):
     monkeypatch.setattr(runs, "_nhanes", lambda _: table)
     made = []
     monkeypatch.setattr(runs, "make_method", lambda *a, **o: made.append(o) or make_method(*a, **o))
-    record = runs._carry_out(Run("CRP", 0, "si-em", 0), "cpu", None)
+    record = runs._carry_out(StudyRun("CRP", 0, "si-em", 0), "cpu", None)
     assert made == [{"discrete_features": ["race"]}]
     assert record.features == ["age", "race"]
     assert not any(record.truth)

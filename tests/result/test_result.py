@@ -159,8 +159,8 @@ def test_failed_write_leaves_the_old_file_and_no_other(result, tmp_path):
         result.to_json(tmp_path / "missing" / "r.json")
     path = tmp_path / "r.json"
     path.write_text("old", encoding="utf-8")
-    bad = SelectionResult(result.table, result.diagnostics, {"a": None}, {}, {}, {})
-    with pytest.raises(AttributeError):
+    bad = SelectionResult(result.table, result.diagnostics, {"a": object()}, {}, {}, {})
+    with pytest.raises(TypeError, match="no record can hold"):
         bad.to_json(path)
     assert path.read_text(encoding="utf-8") == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["r.json"]

@@ -52,28 +52,28 @@ def lasso_columns(table: FeatureTable, arms: Ints, tested: Sequence[int] | None 
     ValueError
         When there are hardly more rows than columns.
     """
-    found: list[tuple[int, int]] = []
+    common: list[tuple[int, int]] = []
     rare: list[tuple[int, int]] = []
     for feature in range(table.n_features) if tested is None else tested:
-        for place, enough in enumerate(_told(table, feature, arms)):
-            (found if enough else rare).append((feature, place))
+        for place, enough in enumerate(_populated(table, feature, arms)):
+            (common if enough else rare).append((feature, place))
     if rare:
         shown = named(_name(table, *column) for column in rare)
         warn(
             f"{shown}: fewer than {MIN_LEVEL_ROWS} rows of an arm are at that level, or off it; it goes with "
             "the first level of the feature",
         )
-    needed = len(found) + 1 + MIN_FREE_ROWS
+    needed = len(common) + 1 + MIN_FREE_ROWS
     if table.n_rows < needed:
         raise ValueError(
-            f"{table.n_rows} rows are too few for SI-EM with {len(found)} columns (features, and levels of discrete "
+            f"{table.n_rows} rows are too few for SI-EM with {len(common)} columns (features, and levels of discrete "
             f"ones); it needs {needed}. Leave out features or pool levels."
         )
-    return found
+    return common
 
 
-def _told(table: FeatureTable, feature: int, arms: Ints) -> list[bool]:
-    """Whether rows tell of each column of a feature; a continuous one has one, and one that is constant none."""
+def _populated(table: FeatureTable, feature: int, arms: Ints) -> list[bool]:
+    """Whether each column of a feature has enough rows in both arms; a constant feature has no column."""
     if table.is_constant(feature) or not table.n_levels(feature):
         return [] if table.is_constant(feature) else [True]
     block = table.design[:, table.encoding[feature]]

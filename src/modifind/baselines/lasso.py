@@ -109,8 +109,8 @@ def lasso_selective_inference(
         p_value = tail_p_value(tail_log_odds(*scaled), sided)
         interval = sorted(sign * sd * end for end in mean_interval(*scaled, float(alpha)))
         rows.append((int(sign), coefficient, sd, value - below, value + above, p_value, *interval))
-    found = pd.DataFrame(rows, columns=list(COLUMNS), index=pd.Index(active, dtype=np.int64, name="column"))
-    return found.astype({name: np.int64 if name == "sign" else np.float64 for name in COLUMNS})
+    inference = pd.DataFrame(rows, columns=list(COLUMNS), index=pd.Index(active, dtype=np.int64, name="column"))
+    return inference.astype({name: np.int64 if name == "sign" else np.float64 for name in COLUMNS})
 
 
 def lasso_active_set(X: Array, y: Array, lam: float) -> tuple[Ints, Array]:
@@ -190,10 +190,10 @@ def residual_sd(X: Array, y: Array, *, n_used: int = 0) -> float:
     if left < 1:
         raise ValueError(f"{y.size} rows are too few to estimate the noise with {rank + n_used} columns; pass sigma=")
     residual = y - X @ coefficients
-    found = math.sqrt(float(residual @ residual) / left)
-    if not found > 1e-12 * math.sqrt(float(y @ y) / y.size):
+    sd = math.sqrt(float(residual @ residual) / left)
+    if not sd > 1e-12 * math.sqrt(float(y @ y) / y.size):
         raise ValueError("the columns fit the response exactly: no noise is left to estimate sigma from")
-    return found
+    return sd
 
 
 def expected_max_correlation(X: Array, *, n_draws: int = N_DRAWS, random_state: Any = None) -> float:

@@ -42,10 +42,10 @@ def known_predictions(values: Any, n_rows: int) -> Array:
     except (TypeError, ValueError):
         known = np.empty(0)
     if known.shape != (n_rows,) or not np.isfinite(known).all():
-        found = f" of shape {known.shape}" if known.size else ""
+        shape = f" of shape {known.shape}" if known.size else ""
         raise ValueError(
             f"outcome_model must be 'forest', a regressor or one finite prediction per row ({n_rows}); found "
-            f"{type(values).__name__}{found}"
+            f"{type(values).__name__}{shape}"
         )
     return known
 

@@ -171,16 +171,9 @@ class SIEM(BaseModifierSelector):
 
         Parameters
         ----------
-        X : DataFrame or array of shape (n, d)
-            Features measured before the treatment, and whatever the other arguments name.
-        y : array of shape (n,) or str
-            Numeric outcome, or the name of its column.
-        treatment : array of shape (n,) or str
-            Two values: 0/1, booleans or any two labels; or the name of its column.
-        outcome, features : optional
-            As in `ModifierSelector`.
-        treated : optional
-            The label that means "treated"; by default as in `ModifierSelector`.
+        X, y, treatment, outcome, features, treated
+            As in `modifind.ModifierSelector.fit`: a table in memory, a numeric outcome and two arms, as values of every
+            row or as names of columns.
         adjust_for : list, optional
             Columns of X, by names, positions or a mask, that expected outcomes and propensity scores are given and
             whose part in the effect is not asked for.
@@ -190,11 +183,11 @@ class SIEM(BaseModifierSelector):
         self
         """
         self._validate()
-        found = assign_roles(X, y, treatment, outcome=outcome, features=features, adjust_for=adjust_for)
-        if not isinstance(found["X"], pd.DataFrame):
+        roles = assign_roles(X, y, treatment, outcome=outcome, features=features, adjust_for=adjust_for)
+        if not isinstance(roles["X"], pd.DataFrame):
             raise ValueError("SIEM needs the table in memory; pass a DataFrame")
-        given, reading = Given(found["X"], found["y"], found["treatment"]), Reading(self.discrete_features)
-        reading = replace(reading, treated=treated, adjust_for=found["adjust_for"])
+        given, reading = Given(roles["X"], roles["y"], roles["treatment"]), Reading(self.discrete_features)
+        reading = replace(reading, treated=treated, adjust_for=roles["adjust_for"])
         entropy = entropy_of(self.random_state)
         # The order is that of ModifierSelector, so that the same seed gives the same importance and curves.
         seeds = np.random.SeedSequence(entropy).spawn(5)
@@ -270,9 +263,9 @@ class SIEM(BaseModifierSelector):
         """Predictions for every row by models that were fitted to the other folds."""
         jobs = [(name, fold) for name in tasks for fold in range(int(folds.max()) + 1)]
         calls = [(held_out, *tasks[name], design, folds, fold) for name, fold in jobs]
-        found = results_alone(calls, self.n_jobs, doing="fitting models of the outcome")
+        predictions = results_alone(calls, self.n_jobs, doing="fitting models of the outcome")
         predicted = {name: np.empty(folds.size) for name in tasks}
-        for (name, fold), values in zip(jobs, found, strict=True):
+        for (name, fold), values in zip(jobs, predictions, strict=True):
             predicted[name][folds == fold] = values
         return predicted
 
@@ -282,10 +275,10 @@ class SIEM(BaseModifierSelector):
         sigma = residual_sd(design.matrix, design.response, n_used=1)
         reached = expected_max_correlation(design.matrix, n_draws=N_DRAWS, random_state=seed)
         penalty = float(self.penalty_factor) * sigma * reached
-        found = lasso_selective_inference(
+        inference = lasso_selective_inference(
             design.matrix, design.response, penalty, sigma=sigma, sided=self.sided, alpha=self.alpha
         )
-        return _Fit(design, found.to_dict("index"), sigma, penalty)
+        return _Fit(design, inference.to_dict("index"), sigma, penalty)
 
     def _settings(self, schema: Schema, scores: FittedPropensity, fit: _Fit, entropy: int) -> dict[str, Any]:
         shown = {name: readable(value) for name, value in self.get_params(deep=False).items() if name not in UNRECORDED}
@@ -306,7 +299,7 @@ class SIEM(BaseModifierSelector):
 
 @dataclass(frozen=True)
 class _Fit:
-    """The lasso's inference by active column; no noise and penalty where there was no column to choose among."""
+    """Inference of the lasso by active column; without noise and penalty where there was no column to choose among."""
 
     design: EffectDesign
     active: Mapping[Any, Mapping[Any, Any]] = field(default_factory=dict)
@@ -353,11 +346,11 @@ def _assemble(
 
 def _feature_row(table: FeatureTable, fit: _Fit, feature: int, view: MarginalView) -> dict[str, Any]:
     """The most significant active column of one feature, its p-value paid for by the number of those columns."""
-    own = np.flatnonzero(fit.design.features == feature)
+    columns = np.flatnonzero(fit.design.features == feature)
     nothing = {name: float("nan") for name in ("statistic", "coef", "ci_low", "ci_high", "sd", "lower", "upper")}
     alone = {"kind": table.kind(feature), "importance": view.importance, "bandwidth": view.bandwidth}
-    row = {**alone, "n_columns": own.size, "n_active": 0, "level": "", "p_value": 1.0, **nothing}
-    active = {k: fit.active[k] for k in own.tolist() if k in fit.active}
+    row = {**alone, "n_columns": columns.size, "n_active": 0, "level": "", "p_value": 1.0, **nothing}
+    active = {k: fit.active[k] for k in columns.tolist() if k in fit.active}
     if not active:
         return row
     best = min(active, key=lambda k: active[k]["p_value"])

@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,6 +25,9 @@ app = typer.Typer(
 DATA_SUFFIXES = (".csv", ".parquet")
 RESULT_SUFFIXES = (".json", ".csv")
 SHARES = re.compile(r"[.\d]|[^-].*=")  # what `--randomised` may be followed by
+Data = Annotated[
+    str, typer.Argument(help="CSV, TSV or Parquet file; with --stream or --dask also a pattern of several.")
+]
 UNPRINTED = 1
 IN_DOUBT = 3
 INTERRUPTED = 130
@@ -55,17 +58,17 @@ def _run() -> int:
     except Exception as error:
         from modifind._workers import WorkerError
 
-        told = getattr(error, "format_message", None)  # typer's own complaint about the arguments
-        if told is None and not isinstance(error, WorkerError):
+        format_message = getattr(error, "format_message", None)  # typer's own complaint about the arguments
+        if format_message is None and not isinstance(error, WorkerError):
             raise
-        code = _complain(told() if told else str(error))
+        code = _complain(format_message() if format_message else str(error))
     if code == INTERRUPTED:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt
     return code if isinstance(code, int) else 0
 
 
 def _with_defaults(arguments: list[str]) -> list[str]:
-    """Options that need no value, with the one that they then mean, which an option with a value cannot say by itself.
+    """Fill in the values of options that may be given without one, which typer cannot express.
 
     ``--dask`` without an address means a local cluster, and ``--randomised`` without a share the observed one.
     """
@@ -117,7 +120,7 @@ def demo(
     selector = ModifierSelector(better="lower", unit="mmHg", random_state=0, n_jobs=jobs, progress=True)
     with warnings_as_lines() as lines:
         result = selector.fit(trial.X, trial.y, treatment=trial.treatment).result_
-        lines.told = result.concerns()
+        lines.shown = result.concerns()
     result.to_json(out / "result.json")
     result.to_csv(out / "result.csv")
     result.report(out / "report.html")
@@ -151,16 +154,14 @@ def simulate(
 @app.command()
 @options.with_options
 def select(
-    data: Annotated[
-        str, typer.Argument(help="CSV, TSV or Parquet file; with --stream or --dask also a pattern of several.")
-    ],
+    data: Data,
     columns: options.Columns,
-    method: options.Method,
-    more: options.Select,
-    effects: options.Effects,
-    text: options.Text,
-    run: options.Run,
-    pieces: options.Pieces,
+    method: Annotated[dict[str, Any], options.METHOD],
+    test: Annotated[dict[str, Any], options.TEST],
+    effects: Annotated[dict[str, Any], options.EFFECTS],
+    text: options.TextFile,
+    run: options.Execution,
+    rows: options.LargeTable,
     output: options.Output,
 ) -> None:
     """Find the features of a table that modify the effect of a treatment on an outcome."""
@@ -170,7 +171,8 @@ def select(
     out, report = output.out, output.report
     check_outputs({"--out": (out, RESULT_SUFFIXES), "--report": (report, (".html",))}, _inputs(data, run))
     check_folders({"--figures": output.figures, "--checkpoint": run.checkpoint})
-    with open_analysis(data, columns, method, text, run, more, effects, pieces) as (table, roles, selector, lines):
+    settings = method | test | effects
+    with open_analysis(data, columns, text, run, rows, settings) as (table, roles, selector, lines):
         if output.dry_run:
             terminal.print_dry_run(selector, table, roles)
             return
@@ -180,7 +182,7 @@ def select(
             lambda: getattr(selector, "result_", None),
             "there was a result",
         )
-        lines.told = result.concerns()
+        lines.shown = result.concerns()
         saved = result.to_json if out is not None and out.suffix.lower() == ".json" else result.to_csv
         failures = write_outputs({"--out": (out, saved), "--report": (report, result.report)})
         failures += output.write_figures(result)
@@ -200,21 +202,19 @@ def select(
 @app.command()
 @options.with_options
 def placebo(
-    data: Annotated[
-        str, typer.Argument(help="CSV, TSV or Parquet file; with --stream or --dask also a pattern of several.")
-    ],
+    data: Data,
     columns: options.Columns,
-    method: options.Method,
-    text: options.Text,
-    run: options.Run,
-    pieces: options.Pieces,
+    method: Annotated[dict[str, Any], options.METHOD],
+    text: options.TextFile,
+    run: options.Execution,
+    rows: options.LargeTable,
     n: Annotated[int, typer.Option(help="Number of placebo treatments.")] = 20,
     out: Annotated[Path | None, options.file_option("--out", "P-values of all runs as .csv.")] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="End with exit code 3 if more is found than chance allows.")
     ] = False,
 ) -> None:
-    """Analyse a table with treatments that do nothing: what is found then is false."""
+    """Analyse a table with treatments that do nothing: anything found is a false positive."""
     from modifind.cli.analysis import open_analysis, until_interrupted
     from modifind.result.safe_csv import safe_csv
     from modifind.result.writing import write_text
@@ -223,20 +223,20 @@ def placebo(
     check_folders({"--checkpoint": run.checkpoint})
     if n < 1:
         raise ValueError(f"--n must be at least 1, not {n}")
-    with open_analysis(data, columns, method, text, run, pieces=pieces) as (table, roles, selector, lines):
+    with open_analysis(data, columns, text, run, rows, method) as (table, roles, selector, lines):
         terminal.print_adjusted(roles.adjusted)
-        found, interrupted = until_interrupted(
+        result, interrupted = until_interrupted(
             lambda: selector.placebo(table, **roles.arguments, n=n),
-            lambda: found if (found := getattr(selector, "placebo_", None)) and found.n_runs else None,
+            lambda: result if (result := getattr(selector, "placebo_", None)) and result.n_runs else None,
             "a run was done",
         )
-        content = safe_csv(found.table.set_index("run"))
+        content = safe_csv(result.table.set_index("run"))
         failures = write_outputs({"--out": (out, lambda path: write_text(path, content))})
-    terminal.print_placebo(found, lines.typed)
+    terminal.print_placebo(result, lines.typed)
     _complain_of(failures)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
-    if found.warning and strict:
+    if result.warning and strict:
         raise typer.Exit(IN_DOUBT)
 
 
@@ -267,7 +267,7 @@ def reproduce(
             "table-cvae-neurons or all."
         ),
     ],
-    study: options.Study,
+    study: options.StudySize,
     out: Annotated[Path, typer.Option(help="Folder for results and finished runs.")] = Path("reproduction"),
     data: Annotated[Path | None, typer.Option(help="Folder with the NHANES tables; default: download them.")] = None,
     device: Annotated[str, typer.Option(help="Where autoencoders are trained and drawn from: cpu or cuda.")] = "cpu",
@@ -299,13 +299,13 @@ def _counts(text: str) -> dict[str, int] | None:
     return counts or None
 
 
-def _inputs(data: str, run: options.Run) -> list[Path]:
-    """Files that no result may replace."""
+def _inputs(data: str, run: options.Execution) -> list[Path]:
+    """Input files, which no output may replace."""
     record = [Path(run.checkpoint) / "run.json"] if run.checkpoint else []
     return [*map(Path, glob.glob(data)), Path(data), *record]
 
 
 def _complain_of(failures: list[str]) -> None:
-    """End with an error if something could not be written."""
+    """Raise a ValueError if an output could not be written."""
     if failures:
         raise ValueError("; ".join(failures))

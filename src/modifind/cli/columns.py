@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from modifind.cli import options
-from modifind.cli.tables import Roles
+from modifind.cli.options import Roles
 from modifind.data.feature_matrix import AlsoDiscrete
 from modifind.data.roles import (
     FITTED_SCORES,
@@ -21,7 +21,7 @@ from modifind.data.wording import listed, meant
 
 
 def read_roles(asked: options.Columns, table: Any, scores: str | None) -> Roles:
-    """What the columns of a table are; `scores` is the one with known propensity scores, if there is one."""
+    """Roles of the columns of a table; `scores` is the column with known propensity scores, if any."""
     columns = column_names(table)
     tested, named, unnamed = _tested(asked, columns, scores)
     refuse_unusable(first_rows(table, tested if asked.features else []), "--features")
@@ -44,7 +44,7 @@ def _read_arms(texts: list[str] | None) -> tuple[str, ...] | None:
 
 
 def _tested(asked: options.Columns, columns: list[str], scores: str | None) -> tuple[list[str], list[str], list[str]]:
-    """The columns to test, those named to be adjusted for, and those that nobody named where others were."""
+    """Columns to test, columns named to be adjusted for, and, where features are named, those left unnamed."""
     roles = {"--treatment": asked.treatment, "--outcome": asked.outcome, "--propensity": scores}
     roles |= {"--strata": asked.strata, "--weight": asked.weight, "--clusters": asked.clusters}
     taken = {option: [name] for option, name in roles.items() if name is not None}
@@ -156,9 +156,9 @@ def _split(text: str, columns: list[str]) -> list[str]:
     parts, names = text.split(","), []
     while parts:
         texts = [",".join(parts[:end]) for end in range(len(parts), 0, -1)]
-        found = next((text for text in texts if text in columns or text.strip() in columns), texts[-1])
-        names.append(found if found in columns else found.strip())
-        parts = parts[found.count(",") + 1 :]
+        name = next((text for text in texts if text in columns or text.strip() in columns), texts[-1])
+        names.append(name if name in columns else name.strip())
+        parts = parts[name.count(",") + 1 :]
     return [name for name in names if name]
 
 

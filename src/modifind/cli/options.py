@@ -1,48 +1,156 @@
-"""Options of the command line, each declared once: dataclasses of what belongs together, which commands take whole."""
+"""Options of the command line, each declared once, in groups of what belongs together that commands take whole.
+
+What an argument of the library means, its type and its default are read where the library documents them; only what is
+special to the command line is written here.
+"""
 
 from __future__ import annotations
 
+import ast
 import inspect
 import os
+import re
 from collections.abc import Callable
-from dataclasses import dataclass, is_dataclass
-from functools import wraps
+from dataclasses import dataclass, field, is_dataclass
+from functools import cache, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 from typer import BadParameter, Option
+
+import modifind
 
 if TYPE_CHECKING:
     from modifind.result.selection_result import SelectionResult
 
-DEFAULT_STATISTIC = "effect_likelihood"
 OBSERVED = "observed"  # the share of a trial where none is given
 FIGURE_FORMATS = ("svg", "png", "pdf")
+OPTIONS = {  # of arguments whose options have another name
+    "sample_weight": "--weight",
+    "max_train_rows": "--train-rows",
+    "feature_groups": "--feature-group",
+    "discrete_features": "--discrete",
+    "n_resamples": "--resamples",
+    "n_jobs": "--jobs",
+    "random_state": "--seed",
+    "check_resamples": "--check",
+    "cv_repeats": "--repeats",
+    "placebo_runs": "--placebo",
+    "outcome_transform": "--log-outcome",
+    "outcome": "--outcome-kind",
+}
+Names: TypeAlias = list[str] | None
+Text: TypeAlias = str | None
+File: TypeAlias = Path | None
+OF_LIKELIHOOD = ("learner", "cv_repeats", "check_resamples")
+_TYPES: dict[str, Any] = {"int": int, "float": float, "bool": bool}
+
+
+def option_name(argument: str) -> str:
+    """The option that sets an argument of the library."""
+    return OPTIONS.get(argument, "--" + argument.replace("_", "-"))
+
+
+@cache
+def arguments_of(name: str, method: str = "__init__") -> dict[str, tuple[Any, Any, str]]:
+    """Type of the option, default and first sentence of every argument of a method of a class.
+
+    They are read from the source, since the class would take seconds to import.
+    """
+    path = Path(modifind.__file__).parent / f"{modifind._HOME[name].replace('.', '/')}.py"
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    owner = next(node for node in nodes if isinstance(node, ast.ClassDef) and node.name == name)
+    function = next(node for node in owner.body if isinstance(node, ast.FunctionDef) and node.name == method)
+    about = _first_sentences(ast.get_docstring(owner if method == "__init__" else function) or "")
+    arguments, defaults = function.args.args + function.args.kwonlyargs, function.args.defaults
+    described = {}
+    for node, default in zip(reversed(arguments), reversed([*defaults, *function.args.kw_defaults]), strict=False):
+        value = ast.literal_eval(default) if default else None
+        kind = _TYPES.get(ast.unparse(node.annotation) if node.annotation else "", str)
+        described[node.arg] = (str | None if value is None else kind), value, about.get(node.arg, "")
+    return described
+
+
+def _first_sentences(docstring: str) -> dict[str, str]:
+    r"""The first sentence about every parameter in a numpydoc docstring, with the choices if it does not name them.
+
+    Examples
+    --------
+    >>> _first_sentences('Parameters\n---\nadjust : {"bh", "none"}\n    Adjustment of `p`. Or not.\n')
+    {'adjust': 'Adjustment of p: bh or none.'}
+    """
+    parameters = re.split(r"\n\n\w.*\n---", docstring.partition("Parameters\n")[2])[0]
+    sentences = {}
+    for name, kind, text in re.findall(r"^(\w+) : (.*)\n((?: +.*\n?)+)", parameters, re.M):
+        sentence = re.split(r"(?<=\.) (?=[A-Z\"])", " ".join(text.split()))[0]
+        choices = re.findall(r'"([^"]+)"', kind.partition("{")[2].partition("}")[0])
+        if choices and f'"{choices[-1]}"' not in sentence:
+            listed = f"{', '.join(choices)}, ..." if "..." in kind else f"{', '.join(choices[:-1])} or {choices[-1]}."
+            sentence = f"{sentence.removesuffix('.')}: {listed}"
+        sentences[name] = re.sub(r'[`"]', "", sentence)
+    return sentences
+
+
+class Settings:
+    """A group of options that set arguments of the library; a command takes them as a dict.
+
+    Parameters
+    ----------
+    title : str
+        Heading in the help.
+    names : str
+        Arguments of `ModifierSelector` and `EffectLikelihood`.
+    **special : dict
+        What is special to the option of an argument: arguments of typer's `Option`, and the `type` and the `default`
+        where those of the library do not suit.
+    """
+
+    def __init__(self, title: str, names: str, **special: dict[str, Any]) -> None:
+        self.title = title
+        known = {**arguments_of("EffectLikelihood"), **arguments_of("ModifierSelector")}
+        new = str, "", ""  # an option that only the command line has
+        self.options = {name: _option(name, *known.get(name, new), special.get(name, {})) for name in names.split()}
+
+
+def _option(argument: str, kind: Any, default: Any, about: str, special: dict[str, Any]) -> inspect.Parameter:
+    look = {"help": about, **special}
+    kind, default, name = look.pop("type", kind), look.pop("default", default), option_name(argument)
+    # A flag that is off by default needs no second name.
+    switch = f"{name}/--no-{name[2:]}" if kind is bool and default else name
+    parameter = inspect.Parameter(name[2:].replace("-", "_"), inspect.Parameter.KEYWORD_ONLY)
+    return parameter.replace(default=default, annotation=Annotated[kind, Option(switch, **look)])
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """A command for typer, which takes options one by one, of one whose parameters may be dataclasses of options."""
-    groups: dict[str, dict[str, inspect.Parameter]] = {}
-    classes: dict[str, Callable[..., Any]] = {}
-    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
-        groups[name], kind = {name: parameter}, parameter.annotation
-        if isinstance(kind, type) and is_dataclass(kind):
-            groups[name], classes[name] = dict(inspect.signature(kind, eval_str=True).parameters), kind
-            for option in groups[name].values():
-                about = option.annotation.__metadata__[0]
-                about.rich_help_panel = getattr(kind, "title", None)
-                if option.annotation.__origin__ is int:
-                    about.metavar = "N"  # a range would take the room of the help
+    """A command for typer, which takes options one by one, of one whose parameters may be groups of options."""
+    parameters = inspect.signature(command, eval_str=True).parameters
+    groups = {name: _group(parameter) for name, parameter in parameters.items()}
 
     @wraps(command)
     def taking(**values: Any) -> None:
-        given = {name: {option: values[option] for option in options} for name, options in groups.items()}
-        command(**{name: classes[name](**own) if name in classes else own[name] for name, own in given.items()})
+        given = {}
+        for name, (make, options) in groups.items():
+            given[name] = make(**{key: values[option.name] for key, option in options.items()})
+        command(**given)
 
-    options = [option for own in groups.values() for option in own.values()]
-    signature = inspect.Signature([option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options])
-    taking.__signature__ = signature  # type: ignore[attr-defined]
+    options = [option.replace(kind=option.KEYWORD_ONLY) for _, group in groups.values() for option in group.values()]
+    taking.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     return taking
+
+
+def _group(parameter: inspect.Parameter) -> tuple[Callable[..., Any], dict[str, inspect.Parameter]]:
+    """The constructor of a command's parameter, and its options by the names of the constructor's arguments."""
+    kind = parameter.annotation
+    group = next((one for one in getattr(kind, "__metadata__", ()) if isinstance(one, Settings)), kind)
+    if not isinstance(group, Settings) and not is_dataclass(group):
+        return (lambda **value: value[parameter.name]), {parameter.name: parameter}
+    options = group.options if isinstance(group, Settings) else inspect.signature(kind, eval_str=True).parameters
+    for option in options.values():
+        look = option.annotation.__metadata__[0]
+        look.rich_help_panel = getattr(group, "title", None)
+        if option.annotation.__origin__ is int:
+            look.metavar = "N"  # a range would take the room of the help
+    return dict if isinstance(group, Settings) else kind, dict(options)
 
 
 def _file(text: str) -> Path:
@@ -57,123 +165,121 @@ def file_option(name: str, about: str) -> Any:
     return Option(name, help=f"{about} Missing folders are created.", parser=_file, metavar="FILE")
 
 
-Jobs = Annotated[int, Option(help="Number of processes.", min=1)]
+def _about(argument: str, method: str = "__init__") -> str:
+    """What `ModifierSelector` says of an argument, in a sentence."""
+    return arguments_of("ModifierSelector", method)[argument][2]
+
+
+Jobs = Annotated[int, Option(help=_about("n_jobs"), min=1)]
 Seed = Annotated[int, Option(help="Random seed.", min=0)]
+METHOD = Settings(
+    "Method",
+    "learner outcome effect_scale outcome_transform sampler alpha adjust missing missing_outcome max_train_rows",
+    learner={"help": "Of effect_likelihood: auto, linear, splines, boosting or neural."},
+    outcome_transform={"type": bool, "default": False, "help": "Analyse the logarithm of the outcome."},
+    max_train_rows={"min": 200},
+)
+TEST = Settings(
+    "Test",
+    "statistic cv_repeats check_resamples preset n_resamples device",
+    cv_repeats={"min": 1},
+    check_resamples={"min": 0, "help": "Resamples to check effect_likelihood's tail."},
+    preset={"help": "uai2022: the paper's configuration."},
+)
+EFFECTS = Settings("Effects and report", "better unit population explain placebo_runs", placebo_runs={"min": 0})
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What the columns of a table are."""
+    """Roles of the columns of a table."""
 
     title: ClassVar[str] = "Columns"
     treatment: Annotated[str, Option(help="Column with two values, or more with --reference or --arms.")]
     outcome: Annotated[str, Option(help="Numeric column, or one of 0 and 1.")]
-    features: Annotated[
-        list[str] | None, Option(help="Columns to test, comma-separated or one per option; default all.")
-    ] = None
+    features: Annotated[Names, Option(help="Columns to test, comma-separated or one per option; default all.")] = None
     adjust_for: Annotated[
-        list[str] | None,
+        Names,
         Option(
             help="Columns to adjust for without testing them, comma-separated or one per option; with --features also "
             "all others."
         ),
     ] = None
-    exclude: Annotated[list[str] | None, Option(help="Columns to leave out, comma-separated or one per option.")] = None
-    discrete: Annotated[list[str] | None, Option(help="Numeric columns that are categories, comma-separated.")] = None
+    exclude: Annotated[Names, Option(help="Columns to leave out, comma-separated or one per option.")] = None
+    discrete: Annotated[Names, Option(help="Numeric columns that are categories, comma-separated.")] = None
     feature_group: Annotated[
-        list[str] | None, Option(help="Columns tested as one, such as 'blood pressure=sbp,dbp'; may be repeated.")
+        Names, Option(help="Columns tested as one, such as 'blood pressure=sbp,dbp'; may be repeated.")
     ] = None
-    treated: Annotated[str | None, Option(help="Label of the treated arm; needed unless it is obvious.")] = None
-    reference: Annotated[
-        str | None, Option(help="Label that all others are compared with; needed with more than two.")
-    ] = None
+    treated: Annotated[Text, Option(help=_about("treated", "fit"))] = None
+    reference: Annotated[Text, Option(help=_about("reference", "fit"))] = None
     arms: Annotated[
-        list[str] | None, Option(help="Two labels to compare, comma-separated or one per option; others are left out.")
+        Names, Option(help="Two labels to compare, comma-separated or one per option; others are left out.")
     ] = None
     propensity: Annotated[
         str, Option(help="auto, mlp, a number, shares such as 'a=0.5,b=0.25,c=0.25', or a column with known scores.")
     ] = "auto"
     randomised: Annotated[
-        str | None,
+        Text,
         Option(
             metavar="[SHARE]",
             help="The treatment was randomised, by default with the observed share; or shares 'a=0.5,b=0.25,c=0.25'.",
         ),
     ] = None
     observational: Annotated[bool, Option("--observational", help="The treatment was not randomised.")] = False
-    strata: Annotated[str | None, Option(help="Column with the strata that a trial was randomised in.")] = None
-    weight: Annotated[str | None, Option(help="Column with sample weights.")] = None
-    clusters: Annotated[str | None, Option(help="Column that says which rows belong together, such as a clinic.")] = (
-        None
-    )
+    strata: Annotated[Text, Option(help="Column with the strata that a trial was randomised in.")] = None
+    weight: Annotated[Text, Option(help="Column with sample weights.")] = None
+    clusters: Annotated[Text, Option(help="Column that says which rows belong together, such as a clinic.")] = None
 
 
 @dataclass(frozen=True)
-class Method:
-    """How effects are looked for, by whatever command."""
+class Roles:
+    """Roles of the columns of one table, as `Columns` ask for them.
 
-    title: ClassVar[str] = "Method"
-    learner: Annotated[str, Option(help="Of effect_likelihood: auto, linear, splines, boosting or neural.")] = "auto"
-    outcome_kind: Annotated[str, Option(help="auto, numeric, binary, count, ordinal or amount (often zero).")] = "auto"
-    effect_scale: Annotated[str, Option(help="How arms are compared: difference, ratio or odds_ratio.")] = "difference"
-    log_outcome: Annotated[bool, Option("--log-outcome", help="Analyse the logarithm of the outcome.")] = False
-    sampler: Annotated[str, Option(help="auto, gaussian, splines, boosting, cvae or marginal.")] = "auto"
-    alpha: Annotated[float, Option(help="Level of the adjusted p-values.")] = 0.05
-    adjust: Annotated[str, Option(help="bh, by, holm, bonferroni or none.")] = "bh"
-    missing: Annotated[
-        str, Option(help="Missing values: error, category (a separate level) or drop (leave out the rows).")
-    ] = "error"
-    missing_outcome: Annotated[
-        str, Option(help="Rows without an outcome: error, drop or weight (reweight the others).")
-    ] = "error"
-    train_rows: Annotated[
-        int, Option(help="Maximum number of rows to fit models to; all rows are scored.", min=200)
-    ] = 200_000
+    `features` are the columns of X, `adjusted` those of them that are not tested, `scores` known propensity scores, the
+    next three arguments of `fit`; `treated`, `reference` and `arms` are labels of the treatment; `named` are columns
+    that `--features` and `--adjust-for` name.
+    """
 
+    features: list[str]
+    outcome: str
+    treatment: str
+    adjusted: list[str]
+    scores: str | None = None
+    strata: str | None = None
+    weight: str | None = None
+    clusters: str | None = None
+    treated: str | None = None
+    reference: str | None = None
+    arms: tuple[str, ...] | None = None
+    named: list[str] = field(default_factory=list)
 
-@dataclass(frozen=True)
-class Select:
-    """How features are tested, where they are selected."""
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of `fit` beside the table."""
+        from modifind.data.roles import SomeNamed
 
-    title: ClassVar[str] = "Test"
-    statistic: Annotated[str, Option(help="effect_likelihood or wcmmd.")] = DEFAULT_STATISTIC
-    repeats: Annotated[int, Option(help="Cross-fits of effect_likelihood to average.", min=1)] = 1
-    check: Annotated[int, Option(help="Resamples to check effect_likelihood's tail.", min=0)] = 0
-    preset: Annotated[str, Option(help="uai2022: the paper's configuration.")] = ""
-    resamples: Annotated[str, Option(help="Resamples per feature of wcmmd, or auto.")] = "auto"
-    device: Annotated[str | None, Option(help="Device for networks and resamples: cpu, cuda, cuda:1, ...")] = None
+        tested = (name for name in self.features if name not in self.adjusted)
+        columns = {"features": SomeNamed(tested, self.named), "adjust_for": SomeNamed(self.adjusted, self.named)}
+        rows = {"sample_weight": self.weight, "clusters": self.clusters, "strata": self.strata}
+        labels = {"treated": self.treated, "reference": self.reference, "arms": self.arms}
+        return {"outcome": self.outcome, "treatment": self.treatment, **columns, **rows, **labels}
 
 
 @dataclass(frozen=True)
-class Effects:
-    """How effects are described and checked once features are selected."""
-
-    title: ClassVar[str] = "Effects and report"
-    better: Annotated[str | None, Option(help="Which outcomes are better: higher or lower.")] = None
-    unit: Annotated[str | None, Option(help="Unit of the outcome, for the report and figures.")] = None
-    population: Annotated[
-        str, Option(help="Population of the effects: all rows, or overlap (rows with a counterpart).")
-    ] = "all"
-    explain: Annotated[bool, Option(help="Also estimate effects along features, with bands and bounds.")] = True
-    placebo_runs: Annotated[int, Option("--placebo", help="Also run this many placebo treatments.", min=0)] = 0
-
-
-@dataclass(frozen=True)
-class Text:
+class TextFile:
     """How a file of text is read; the fields are those of `Dialect`."""
 
     title: ClassVar[str] = "Text files"
-    separator: Annotated[str | None, Option(help="Field separator: one character, tab or space.")] = None
-    decimal: Annotated[str | None, Option(help="Decimal mark: . or ,")] = None
-    encoding: Annotated[str | None, Option(help="Character encoding, such as latin-1.")] = None
+    separator: Annotated[Text, Option(help="Field separator: one character, tab or space.")] = None
+    decimal: Annotated[Text, Option(help="Decimal mark: . or ,")] = None
+    encoding: Annotated[Text, Option(help="Character encoding, such as latin-1.")] = None
     row_names: Annotated[
         bool, Option("--row-names", help="Lines begin with a row name, as R's write.table writes them.")
     ] = False
 
 
 @dataclass(frozen=True)
-class Pieces:
-    """Where the rows of a table are that is not read at once."""
+class LargeTable:
+    """How a table is read that is too large to read at once."""
 
     title: ClassVar[str] = "Large tables"
     stream: Annotated[bool, Option("--stream", help="Read the table in batches: files larger than memory.")] = False
@@ -183,25 +289,23 @@ class Pieces:
 
 
 @dataclass(frozen=True)
-class Run:
-    """What changes no answer but by its seed."""
+class Execution:
+    """How a run is carried out: its seed, its processes and where it is saved."""
 
     title: ClassVar[str] = "Running"
     seed: Seed = 0
     jobs: Jobs = 1
-    checkpoint: Annotated[str | None, Option(help="Folder to save progress in; the same command then continues.")] = (
-        None
-    )
+    checkpoint: Annotated[Text, Option(help=_about("checkpoint"))] = None
 
 
 @dataclass(frozen=True)
 class Output:
-    """What is left of a selection."""
+    """Files that a selection leaves, and its exit code."""
 
     title: ClassVar[str] = "Output"
-    out: Annotated[Path | None, file_option("--out", "Result as .json (all of it) or .csv (table).")] = None
-    report: Annotated[Path | None, file_option("--report", "HTML report to write.")] = None
-    figures: Annotated[Path | None, Option(help="Folder for all figures of the selected features.")] = None
+    out: Annotated[File, file_option("--out", "Result as .json (all of it) or .csv (table).")] = None
+    report: Annotated[File, file_option("--report", "HTML report to write.")] = None
+    figures: Annotated[File, Option(help="Folder for all figures of the selected features.")] = None
     figure_format: Annotated[str, Option(help="svg, png or pdf.")] = "svg"
     dry_run: Annotated[bool, Option("--dry-run", help="Only say how the table is read and what would be run.")] = False
     strict: Annotated[
@@ -209,12 +313,12 @@ class Output:
     ] = False
 
     def check(self) -> None:
-        """Refuse a format that figures cannot have, before anything is fitted."""
+        """Refuse an unknown figure format before anything is fitted."""
         if self.figure_format not in FIGURE_FORMATS:
             raise ValueError(f"--figure-format must be svg, png or pdf, not {self.figure_format!r}")
 
     def write_figures(self, result: SelectionResult) -> list[str]:
-        """Write the figures, if they are asked for; what could not be written, and why."""
+        """Write the figures if requested; return what could not be written, and why."""
         if self.figures is None:
             return []
         try:
@@ -225,7 +329,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Study:
+class StudySize:
     """How much of a study of the paper is run."""
 
     title: ClassVar[str] = "Study"

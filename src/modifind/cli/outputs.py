@@ -1,4 +1,4 @@
-"""Files that a command is asked for: checked before the work starts, and every one of them tried at its end."""
+"""Output files: checked before the work starts, and each attempted at its end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from modifind._system import file_in_the_way
 
-LEAST_ROOM = 2**19  # bytes; results of small tables and their reports take about half of it
+MIN_FREE_BYTES = 2**19  # bytes; results of small tables and their reports take about half of it
 
 
 def check_outputs(wanted: Mapping[str, tuple[Path | None, tuple[str, ...]]], inputs: Iterable[Path] = ()) -> None:
@@ -79,7 +79,7 @@ def _same_file(one: Path, other: Path) -> bool:
 
 
 def _ignores_case(folder: Path) -> bool:
-    """Whether names that differ in capitals are one file there, which only trying tells: it is up to each disk."""
+    """Whether the folder's file system ignores case, which only an attempt can tell."""
     try:
         with tempfile.TemporaryDirectory(prefix="Case", dir=_existing(folder)) as made:
             return os.path.samefile(made, Path(made).with_name(Path(made).name.swapcase()))
@@ -88,12 +88,12 @@ def _ignores_case(folder: Path) -> bool:
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest above it that is there."""
+    """The folder, or its nearest existing parent."""
     return next((one for one in (folder, *folder.parents) if one.exists()), folder)
 
 
 def _check_place(option: str, path: Path, parent: Path) -> None:
-    """Try whether a file for `path` can be made in the folder `parent`, or where that would be."""
+    """Refuse a `path` whose folder `parent` cannot be written to or has too little room."""
     if blocking := file_in_the_way(parent):
         raise ValueError(f"{option}: cannot write {path}: {blocking} is a file")
     folder = _existing(parent.absolute())
@@ -104,15 +104,15 @@ def _check_place(option: str, path: Path, parent: Path) -> None:
         raise ValueError(f"{option}: cannot write {path}: {error.strerror}") from None
     if path.exists() and not os.access(path, os.W_OK):
         raise ValueError(f"{option}: cannot write {path}: the file is write-protected")
-    if free < LEAST_ROOM:
+    if free < MIN_FREE_BYTES:
         raise ValueError(
-            f"{option}: cannot write {path}: {free // 1024} KB are free there, {LEAST_ROOM // 1024} KB are needed; "
+            f"{option}: cannot write {path}: {free // 1024} KB are free there, {MIN_FREE_BYTES // 1024} KB are needed; "
             "make room or choose another folder"
         )
 
 
 def write_outputs(writers: Mapping[str, tuple[Path | None, Callable[[Path], None]]]) -> list[str]:
-    """Write every file that is asked for, whatever becomes of the others.
+    """Write every requested file, even if others fail.
 
     Parameters
     ----------

@@ -1,11 +1,10 @@
-"""Tables of the command line, and the roles of their columns."""
+"""Tables that commands read and write."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,48 +12,8 @@ import pandas as pd
 
 from modifind.data.files.opening import open_file, open_matching, refuse_folder
 from modifind.data.files.text import Dialect
-from modifind.data.roles import SomeNamed
 from modifind.data.sources import refuse_more_columns
 from modifind.result.writing import write_bytes
-
-
-@dataclass(frozen=True)
-class Roles:
-    """What the columns of a table are.
-
-    `features` are the columns of X, `adjusted` those of them that are not tested, `scores` known propensity scores, the
-    next three arguments of `fit`; `treated`, `reference` and `arms` are labels of the treatment; `named` are columns
-    that `--features` and `--adjust-for` name.
-    """
-
-    features: list[str]
-    outcome: str
-    treatment: str
-    adjusted: list[str]
-    scores: str | None = None
-    strata: str | None = None
-    weight: str | None = None
-    clusters: str | None = None
-    treated: str | None = None
-    reference: str | None = None
-    arms: tuple[str, ...] | None = None
-    named: list[str] = field(default_factory=list)
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """Arguments of `fit` beside the table."""
-        return {
-            "outcome": self.outcome,
-            "treatment": self.treatment,
-            "features": SomeNamed((name for name in self.features if name not in self.adjusted), self.named),
-            "adjust_for": SomeNamed(self.adjusted, self.named),
-            "sample_weight": self.weight,
-            "clusters": self.clusters,
-            "strata": self.strata,
-            "treated": self.treated,
-            "reference": self.reference,
-            "arms": self.arms,
-        }
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What the command line prints: names are shown as they are, and nothing in them is a command to the terminal."""
+"""Output of the command line; nothing in the names it prints is a command to the terminal."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 from modifind.data.wording import counted, printable
 
 if TYPE_CHECKING:
-    from modifind.cli.tables import Roles
+    from modifind.cli.options import Roles
     from modifind.result.placebo_result import PlaceboResult
     from modifind.result.selection_result import SelectionResult
     from modifind.selector import ModifierSelector
 
 
 MINUS = "\u2212"  # written as a hyphen, which every terminal has
-MOST_FEATURES = 20
+MAX_FEATURES = 20
 LOOKS: dict[str, dict[str, Any]] = {  # of columns of the table of features
     **{name: {"overflow": "fold"} for name in ("feature", "arms", "caution")},
     **{name: {"justify": "right"} for name in ("p", "adjusted p")},
@@ -28,7 +28,7 @@ LOOKS: dict[str, dict[str, Any]] = {  # of columns of the table of features
 
 
 class LastingStream:
-    """Standard output or standard error that ends no run.
+    """A wrapper of standard output or standard error whose failures end no run.
 
     Letters that its encoding lacks are written out, and what comes after a failure, such as a closed pipe or a full
     disk, is dropped.
@@ -70,7 +70,7 @@ class LastingStream:
 
 @contextmanager
 def lasting_streams() -> Iterator[LastingStream]:
-    """Standard output and standard error that end no run; gives the output."""
+    """Replace standard output and standard error by streams whose failures end no run; yields the output."""
     for number in (0, 1, 2):  # a closed one would be given to the next file that is opened
         try:
             os.fstat(number)
@@ -91,7 +91,7 @@ def lasting_streams() -> Iterator[LastingStream]:
 
 
 def star() -> str:
-    """What marks a selected feature, in a letter that the terminal has."""
+    """The mark of a selected feature, in a letter that the terminal has."""
     try:
         "★".encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -100,7 +100,7 @@ def star() -> str:
 
 
 def complain(line: str) -> None:
-    """A line on stderr, between words on several where that is a terminal."""
+    """Print a message on stderr, wrapped if that is a terminal."""
     print(_wrapped(printable(line), sys.stderr), file=sys.stderr)
 
 
@@ -112,13 +112,13 @@ def _wrapped(line: str, stream: TextIO, indent: str = "    ") -> str:
 
 
 def print_checks(result: SelectionResult, typed: Callable[[str], str] = str) -> None:
-    """Whether the checks passed, a line for each kind that needs attention in the words of `typed`, and the notes."""
+    """Print whether the checks passed, and a line for each caution and note, in the words of `typed`."""
     from modifind.result.concerns import summary
 
-    for label, own in result.by_arm.items() if result.by_arm else [("", result)]:
-        if len(own.checks):
-            said = summary(own.checks)
-            print(f"checks{f' of {printable(label)}' if label else ''}: {_uncapitalised(said)}")
+    for label, arm_result in result.by_arm.items() if result.by_arm else [("", result)]:
+        if len(arm_result.checks):
+            line = summary(arm_result.checks)
+            print(f"checks{f' of {printable(label)}' if label else ''}: {_uncapitalised(line)}")
     for bears, word in ((True, "caution"), (False, "note")):
         for concern in result.concerns(validity=bears):
             print(_wrapped(f"  {word}: {printable(' '.join(typed(concern).split()))}", sys.stdout))
@@ -131,7 +131,7 @@ def strict_line(result: SelectionResult) -> str:
 
 
 def print_dry_run(selector: ModifierSelector, table: Any, roles: Roles) -> None:
-    """How a table is read and what would be done with it."""
+    """Print how a table is read and what would be done with it."""
     from modifind.data.containers import is_distributed
     from modifind.data.roles import column_names
     from modifind.engine.dry_run import describe
@@ -150,23 +150,23 @@ def print_dry_run(selector: ModifierSelector, table: Any, roles: Roles) -> None:
 
 
 def print_adjusted(names: list[str]) -> None:
-    """The columns that are adjusted for and not tested, if there are any."""
+    """Print the columns that are adjusted for and not tested, if any."""
     if names:
         print(f"adjusted for: {printable(', '.join(names))}; --exclude leaves a column out\n")
 
 
-def print_placebo(found: PlaceboResult, typed: Callable[[str], str]) -> None:
-    """What treatments that do nothing found, and a warning in the words of `typed` if that is more than by chance."""
-    print(f"{found.text}\n{found.drawn[0].upper()}{found.drawn[1:]}.")
-    for row in found.table.sort_values("p_value").head(3).itertuples():
+def print_placebo(result: PlaceboResult, typed: Callable[[str], str]) -> None:
+    """Print the result of placebo runs, and a warning in the words of `typed` if chance does not explain it."""
+    print(f"{result.text}\n{result.drawn[0].upper()}{result.drawn[1:]}.")
+    for row in result.table.sort_values("p_value").head(3).itertuples():
         selected = " (selected)" * bool(row.selected)
         print(f"  run {row.run}, {printable(str(row.feature))}: p = {row.p_value:.2g}{selected}")
-    if found.warning:
-        complain(f"modifind: warning: {typed(found.warning)}")
+    if result.warning:
+        complain(f"modifind: warning: {typed(result.warning)}")
 
 
 def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -> None:
-    """The table of features, then the answer: the average effect, what changes it and for whom it is clear."""
+    """Print the table of features, then the answer: the average effect, what changes it and for whom it is clear."""
     from rich.console import Console
 
     from modifind.report.abstract import Abstract
@@ -175,7 +175,7 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
     Console().print(_feature_table(result, truth, mark))
     settings, answer = result.settings, Abstract.of(result)
     adjusted = "p" if settings["adjust"] == "none" else "adjusted p"
-    shown = min(len(result.table), max(MOST_FEATURES, len(result.selected)))
+    shown = min(len(result.table), max(MAX_FEATURES, len(result.selected)))
     more = f"; {len(result.table) - shown} more features are in the file of --out" if len(result.table) > shown else ""
     lines = [f"{mark} {adjusted} at most {settings['alpha']:g}{more}", "", answer.headline, ""]
     titles = [title for title, _ in answer.parts] + [group.title for group in answer.groups]
@@ -188,8 +188,8 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
     predictors = [] if roles is None else [str(name) for name in result.table.index[roles == "prognostic"]]
     if predictors:
         lines.append(f"{'prognostic only':<{width}}{', '.join(predictors)}")
-    for label, own in (result.by_arm or {}).items():
-        lines.append(f"{label}: {', '.join(map(str, own.selected)) or 'none'} selected over features and arms")
+    for label, contrast in (result.by_arm or {}).items():
+        lines.append(f"{label}: {', '.join(map(str, contrast.selected)) or 'none'} selected over features and arms")
     if result.placebo is not None:
         lines.append(f"{'placebo':<{width}}{result.placebo.text}")
     for line in lines:
@@ -198,14 +198,14 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
 
 
 def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: str) -> Any:
-    """The features, most significant first, what in truth they move where that is known, and cautions if any."""
+    """A table of the features, most significant first, with the truth where it is known and cautions if any."""
     from rich.table import Table
     from rich.text import Text
 
     from modifind.result.selection_result import readable_p
 
     table = result.table.sort_values(["p_value", "importance"], ascending=[True, False])
-    table = table.head(max(MOST_FEATURES, len(result.selected)))
+    table = table.head(max(MAX_FEATURES, len(result.selected)))
     more: dict[str, list[str]] = {}
     if truth is not None:
         more["in truth moves"] = [truth.get(str(name), "nothing") for name in table.index]
@@ -220,10 +220,10 @@ def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: 
     for place, row in enumerate(table.itertuples()):
         numbers = readable_p(float(row.p_value)), readable_p(float(row.p_adjusted))  # type: ignore[arg-type]
         cells: list[Any] = [Text(printable(str(row.Index))), str(row.kind), *numbers, mark * bool(row.selected)]
-        shown.add_row(*cells, *(Text(own[place]) for own in more.values()), style="bold" if row.selected else None)
+        shown.add_row(*cells, *(Text(texts[place]) for texts in more.values()), style="bold" if row.selected else None)
     return shown
 
 
 def _uncapitalised(text: str) -> str:
-    """A text that begins in lower case; names in it stay as they are."""
+    """Lower the first letter only, since names may follow."""
     return text[:1].lower() + text[1:]

@@ -6,34 +6,23 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from modifind.cli.options import option_name
 from modifind.data.wording import meant
 
 if TYPE_CHECKING:
-    from modifind.cli.tables import Roles
+    from modifind.cli.options import Roles
 
-# Arguments of Python and what is typed instead. Those that are English words too are recognised by what follows them.
-OPTIONS = {
-    "sample_weight": "--weight",
-    "max_train_rows": "--train-rows",
-    "feature_groups": "--feature-group",
-    "missing_outcome": "--missing-outcome",
-    "adjust_for": "--adjust-for",
-    "discrete_features": "--discrete",
-    "n_resamples": "--resamples",
-    "n_jobs": "--jobs",
-    "random_state": "--seed",
-    "check_resamples": "--check",
-    "cv_repeats": "--repeats",
-    "placebo_runs": "--placebo",
-    "outcome_transform": "--log-outcome",
-    "effect_scale": "--effect-scale",
-}
+# Arguments whose names are no English words. Others are recognised by what follows them.
+UNMISTAKABLE = (
+    *("sample_weight", "max_train_rows", "feature_groups", "missing_outcome", "adjust_for", "discrete_features"),
+    *("n_resamples", "n_jobs", "random_state", "check_resamples", "cv_repeats", "placebo_runs", "outcome_transform"),
+    "effect_scale",
+)
 WORDS = (
     *("alpha", "adjust", "statistic", "sampler", "missing", "propensity", "strata", "clusters", "treated"),
     *("reference", "arms", "population", "checkpoint", "device", "learner", "treatment", "runs", "outcome"),
     *("better", "unit"),
 )
-WORD_OPTIONS = {"outcome": "--outcome-kind"}
 FOLLOWS = r"must\b|needs?\b|names\b|is for\b|for a\b|\S+ (?:is in use|belongs to|cannot)\b"
 PHRASES = {
     "outcome_transform='log'": "--log-outcome",
@@ -95,13 +84,13 @@ def as_typed(message: str, columns: Sequence[str] = (), roles: Roles | None = No
         message = _with_roles(message, free, roles)
     if "X" not in free:
         message = re.sub(r"(?<=\bof )X(?=[;,. ]|$)|(?<!['\w.=/-])X(?= has\b| does\b| must\b)", "the table", message)
-    for argument in (*OPTIONS, *WORDS):
-        option = OPTIONS.get(argument) or WORD_OPTIONS.get(argument, f"--{argument}")
+    for argument in (*UNMISTAKABLE, *WORDS):
         if argument in free:
             continue
+        option = option_name(argument)
         value = r"=(?:'([^'\s]*)'|\"([^\"\s]*)\"|([\w.+-]+))?"
         message = re.sub(rf"(?<![\w'-]){argument}{value}", _with_value(option), message)
-        if argument in OPTIONS:
+        if argument in UNMISTAKABLE:
             message = re.sub(rf"(?<![\w'-]){argument}(?![\w'])", option, message)
         else:
             message = re.sub(rf"^{argument} (?={FOLLOWS})", f"{option} ", message)
@@ -109,7 +98,7 @@ def as_typed(message: str, columns: Sequence[str] = (), roles: Roles | None = No
 
 
 def _with_roles(message: str, free: set[str], roles: Roles) -> str:
-    """With the names of the columns in place of arguments."""
+    """Replace arguments by the options and columns that were given for them."""
     for argument, (option, role) in COLUMN_OPTIONS.items():
         name = getattr(roles, role)
         if name is not None and argument not in free:
@@ -123,21 +112,21 @@ def _with_roles(message: str, free: set[str], roles: Roles) -> str:
 
 
 def _plain(text: str) -> Callable[[re.Match[str]], str]:
-    """A replacement in which no sign means anything."""
+    """A replacement for `re.sub` in which no sign is special."""
     return lambda _: text
 
 
 def _with_value(option: str) -> Callable[[re.Match[str]], str]:
-    def typed(found: re.Match[str]) -> str:
-        value = next((group for group in found.groups() if group), "")
+    def typed(match: re.Match[str]) -> str:
+        value = next((group for group in match.groups() if group), "")
         return f"{option} {value}" if value else option
 
     return typed
 
 
 def _suggested(message: str) -> str:
-    """With the choice that was probably meant, where one of several must be chosen."""
-    found = re.search(r"must be (.*), not '([^']*)'$", message)
-    if found is None:
+    """Add the choice that was probably meant, where one of several must be chosen."""
+    match = re.search(r"must be (.*), not '([^']*)'$", message)
+    if match is None:
         return message
-    return message + meant(found[2], re.findall(r"'([^']+)'", found[1]))
+    return message + meant(match[2], re.findall(r"'([^']+)'", match[1]))

@@ -12,14 +12,14 @@ from modifind.cli.terminal import complain
 from modifind.cli.typed import as_typed
 
 if TYPE_CHECKING:
-    from modifind.cli.tables import Roles
+    from modifind.cli.options import Roles
 
 
 @dataclass
-class Lines:
-    """Warnings that need not be shown because the checks tell them, and the user's words for all."""
+class WarningLines:
+    """How warnings become lines: those that the checks show are left out, the others are in the user's words."""
 
-    told: list[str] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
     roles: Roles | None = None
 
@@ -29,9 +29,9 @@ class Lines:
 
 
 @contextmanager
-def warnings_as_lines() -> Iterator[Lines]:
-    """Warnings as single lines on stderr instead of Python's two, each once."""
-    lines = Lines()
+def warnings_as_lines() -> Iterator[WarningLines]:
+    """Print each warning once, as a single line on stderr."""
+    lines = WarningLines()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         try:
@@ -43,6 +43,6 @@ def warnings_as_lines() -> Iterator[Lines]:
                 raise
             raise ValueError(lines.typed(str(error))) from error
         finally:  # what was warned of may explain an error
-            messages = [str(w.message) for w in caught if str(w.message) not in lines.told]
+            messages = [str(w.message) for w in caught if str(w.message) not in lines.shown]
             for line in dict.fromkeys(map(lines.typed, messages)):
                 complain(f"modifind: warning: {line}")

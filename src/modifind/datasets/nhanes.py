@@ -218,9 +218,9 @@ def fetch_nhanes_crp(data_home: str | os.PathLike[str] | None = None, *, downloa
     ((9677, 20), 17)
     """
     home = _data_home(data_home)
-    found = _find_files(home)
-    tables = {name: _read_file(name, path) for name, path in found.items()}
-    tables |= _obtain([name for name in TABLES if name not in found], home / FOLDER, download)
+    files = _find_files(home)
+    tables = {name: _read_file(name, path) for name, path in files.items()}
+    tables |= _obtain([name for name in TABLES if name not in files], home / FOLDER, download)
     frame = build_nhanes_crp(tables)
     return Bunch(
         X=frame[[*CONTINUOUS, *DISCRETE]],
@@ -294,7 +294,7 @@ def _data_home(data_home: str | os.PathLike[str] | None) -> Path:
 
 def _find_files(home: Path) -> dict[str, Path]:
     """Where each table lies: the subfolder before the folder, transport files before CSV."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for folder in (home / FOLDER, home):
         if not folder.is_dir():
             continue
@@ -302,8 +302,8 @@ def _find_files(home: Path) -> dict[str, Path]:
         for name in TABLES:
             for suffix in (".xpt", ".csv", ".csv.xz"):
                 if f"{name.lower()}{suffix}" in by_lower:
-                    found.setdefault(name, by_lower[f"{name.lower()}{suffix}"])
-    return found
+                    files.setdefault(name, by_lower[f"{name.lower()}{suffix}"])
+    return files
 
 
 def _read_file(name: str, path: Path) -> pd.DataFrame:

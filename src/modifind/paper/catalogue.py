@@ -10,20 +10,30 @@ from pathlib import Path
 
 from modifind._system import make_folder
 from modifind._warned import warn
-from modifind.paper import paper
-from modifind.paper.runs import BATCHES, Archive, Record, Run
-from modifind.paper.studies import FIRST_SEED, SIZES, TIMED_RUNS, NhanesStudy, Order, RatesStudy, Study, TimeStudy
+from modifind.paper.methods import FIRST_SEED, Order
+from modifind.paper.paper import (
+    COUNTEREXAMPLES,
+    CVAE_NEURONS,
+    NHANES_P,
+    NHANES_SIEM,
+    PROPENSITY_NEURONS,
+    SECONDS,
+    SYNTHETIC,
+    Rates,
+)
+from modifind.paper.runs import BATCHES, Archive, Record, StudyRun
+from modifind.paper.studies import SIZES, TIMED_RUNS, NhanesStudy, RatesStudy, Study, TimeStudy
 from modifind.presets import PROPENSITY_UNITS, SAMPLER_UNITS
 from modifind.result.writing import write_bytes, write_text
 
 
-def _by_neurons(
-    name: str, network: str, option: str, usual: int, published: Mapping[tuple[str, int], paper.Rates]
+def _neurons_study(
+    name: str, network: str, option: str, usual: int, published: Mapping[tuple[str, int], Rates]
 ) -> Study:
     values = tuple(dict.fromkeys(neurons for _, neurons in published))
     title = f"The paper's preset by the number of neurons of its {network}"
-    own = RatesStudy(name, title, ("preset",), quick={"preset": 1}, published=published)
-    return replace(own, option=option, values=values, usual=usual)
+    study = RatesStudy(name, title, ("preset",), quick={"preset": 1}, published=published)
+    return replace(study, option=option, values=values, usual=usual)
 
 
 STUDIES: dict[str, Study] = {
@@ -36,7 +46,7 @@ STUDIES: dict[str, Study] = {
             quick={"": 2, "wcmmd": 1, "preset": 1},
             sizes=SIZES,
             quick_sizes=(500, 1000),
-            published=paper.SYNTHETIC,
+            published=SYNTHETIC,
         ),
         TimeStudy(
             "fig-runtime",
@@ -44,6 +54,7 @@ STUDIES: dict[str, Study] = {
             ("default", "preset", "preset-sums", "si-em", "exact"),
             full={"": TIMED_RUNS},
             quick={"": 1},
+            published=SECONDS,
         ),
         NhanesStudy(
             "table-nhanes",
@@ -52,6 +63,8 @@ STUDIES: dict[str, Study] = {
             full={"wcmmd": 5},
             quick={"": 1, "wcmmd": 0},
             permuted_too=("preset",),
+            published=NHANES_P,
+            published_siem=NHANES_SIEM,
         ),
         RatesStudy(
             "table-counterexamples",
@@ -60,16 +73,16 @@ STUDIES: dict[str, Study] = {
             quick={"": 1},
             kinds=("LinCovar", "NonlinCovar"),
             sizes=(2000,),
-            published=paper.COUNTEREXAMPLES,
+            published=COUNTEREXAMPLES,
         ),
-        _by_neurons(
+        _neurons_study(
             "table-propensity-neurons",
             "propensity network",
             "propensity_units",
             PROPENSITY_UNITS,
-            paper.PROPENSITY_NEURONS,
+            PROPENSITY_NEURONS,
         ),
-        _by_neurons("table-cvae-neurons", "autoencoder", "sampler_units", SAMPLER_UNITS, paper.CVAE_NEURONS),
+        _neurons_study("table-cvae-neurons", "autoencoder", "sampler_units", SAMPLER_UNITS, CVAE_NEURONS),
     )
 }
 NAMES = (*STUDIES, "all")
@@ -138,7 +151,7 @@ def reproduce(
     return written
 
 
-def _planned(name: str, order: Order) -> list[tuple[Study, list[Run]]]:
+def _planned(name: str, order: Order) -> list[tuple[Study, list[StudyRun]]]:
     """The studies asked for that have any of the methods, with their runs."""
     studies, methods = list(STUDIES.values()) if name == "all" else [STUDIES[name]], order.methods or ()
     strange = [method for method in methods if name != "all" and method not in studies[0].methods]
@@ -160,10 +173,10 @@ def _publish(study: Study, order: Order, records: list[Record], folder: Path) ->
     write_text(paths[0], table.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
     write_bytes(paths[1], picture.getvalue())
     command = f"Seeds {order.seed} and up. `{_command(study, order)}`"
-    for device, told in {"cuda": "had autoencoders trained on a GPU", BATCHES: "were made in batches on a GPU"}.items():
+    for device, how in {"cuda": "had autoencoders trained on a GPU", BATCHES: "were made in batches on a GPU"}.items():
         elsewhere = sum(record.device == device for record in records)
         if elsewhere:
-            command += f"\n\n{elsewhere} of {len(records)} runs {told}."
+            command += f"\n\n{elsewhere} of {len(records)} runs {how}."
     picture_line = f"![{study.title}]({study.name}.png)"
     write_text(paths[2], f"# {study.title}\n\n{command}\n\n{study.text(table)}\n\n{picture_line}\n")
     return paths

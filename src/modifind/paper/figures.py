@@ -43,11 +43,11 @@ def _draw(axes: Axes, method: str, x: Any, mean: Any, sd: Any) -> None:
 
 
 def _legend(figure: Figure, axes: Any, n_columns: int = 4) -> None:
-    found: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
     for panel in axes.flat:
-        found.update(zip(*reversed(panel.get_legend_handles_labels()), strict=True))
-    columns = min(len(found), n_columns)
-    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns, fontsize=9)
+        handles.update(zip(*reversed(panel.get_legend_handles_labels()), strict=True))
+    columns = min(len(handles), n_columns)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize=9)
 
 
 def rates_figure(table: pd.DataFrame, x: str, title: str) -> Figure:

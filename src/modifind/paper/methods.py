@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,12 +14,13 @@ from modifind import ModifierSelector
 from modifind.baselines import SIEM
 from modifind.presets import exact, naive, uai2022
 
+FIRST_SEED = 1000
 # Parts of the package that no p-value depends on.
 UNINVOLVED = ("charts", "cli", "explain", "paper", "report", "result")
 
 
 @dataclass(frozen=True)
-class Method:
+class ComparedMethod:
     """A method by its name in tables, and how it is made from a seed and options."""
 
     label: str
@@ -33,13 +34,13 @@ def _with_published_sums(**options: Any) -> ModifierSelector:
 
 
 METHODS = {
-    "default": Method("modifind, default", ModifierSelector),
-    "wcmmd": Method("modifind, wcmmd", lambda **o: ModifierSelector("wcmmd", **o)),
-    "preset": Method("paper's preset", uai2022),
-    "preset-sums": Method("paper's preset, sums as published", _with_published_sums),
-    "naive": Method("Naive", naive),
-    "exact": Method("Exact", exact),
-    "si-em": Method("SI-EM", SIEM),
+    "default": ComparedMethod("modifind, default", ModifierSelector),
+    "wcmmd": ComparedMethod("modifind, wcmmd", lambda **o: ModifierSelector("wcmmd", **o)),
+    "preset": ComparedMethod("paper's preset", uai2022),
+    "preset-sums": ComparedMethod("paper's preset, sums as published", _with_published_sums),
+    "naive": ComparedMethod("Naive", naive),
+    "exact": ComparedMethod("Exact", exact),
+    "si-em": ComparedMethod("SI-EM", SIEM),
 }
 
 
@@ -69,3 +70,41 @@ def _code() -> str:
         if path.relative_to(root).parts[0] not in UNINVOLVED:
             digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Order:
+    """A request: how many runs, of which methods, from which seed.
+
+    Parameters
+    ----------
+    runs : int or dict, optional
+        Runs of every method, or runs by method with the others' under ``""``. By default what the study has: 50 in
+        most.
+    quick : bool, default=False
+        A small version of the study: few runs, fewer sizes.
+    methods : sequence of str, optional
+        Only these.
+    seed : int, default=1000
+        Seed of the first run; the others follow.
+    """
+
+    runs: int | Mapping[str, int] | None = None
+    quick: bool = False
+    methods: Sequence[str] | None = None
+    seed: int = FIRST_SEED
+
+    def __post_init__(self) -> None:
+        unknown = sorted({*self.by_method} - {*METHODS, ""} | {*(self.methods or ())} - {*METHODS})
+        if unknown:
+            raise ValueError(f"no method {', '.join(unknown)}; methods are {', '.join(METHODS)}")
+        for count in self.by_method.values():
+            if count < 1:
+                raise ValueError(f"runs must be at least 1, not {count}")
+
+    @property
+    def by_method(self) -> Mapping[str, int]:
+        """Runs by method, the others' under ``""``."""
+        if isinstance(self.runs, Mapping):
+            return self.runs
+        return {} if self.runs is None else {"": self.runs}

@@ -39,7 +39,7 @@ BATCHES = "cuda, in batches"  # device of runs that benchmarks/full_runs.py made
 
 
 @dataclass(frozen=True)
-class Run:
+class StudyRun:
     """One method on one table.
 
     Attributes
@@ -68,12 +68,12 @@ class Run:
 
     @property
     def key(self) -> str:
-        """What tells this version of the method from others."""
+        """Key of this version of the method."""
         return method_key(self.method, self.options)
 
     @property
     def file_name(self) -> str:
-        """Name that no other run has."""
+        """Unique file name of the run."""
         data = self.data.replace(" ", "-")
         parts = [data, f"n{self.n}" if self.n else "", self.method, *(f"{k}={v}" for k, v in self.options)]
         parts += [f"seed{self.seed}", "" if self.measure == "selection" else self.measure, self.key]
@@ -82,9 +82,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Record:
-    """What one run found."""
+    """The result of one run."""
 
-    run: Run
+    run: StudyRun
     features: list[str]
     p_value: list[float]
     p_adjusted: list[float]
@@ -130,7 +130,7 @@ class Archive:
     device: str = "cpu"
     data_home: str | None = None
 
-    def find(self, run: Run) -> Record | None:
+    def find(self, run: StudyRun) -> Record | None:
         """The run's record, or None if it has to be done (again)."""
         path = self.folder / run.file_name
         if not path.exists():
@@ -138,7 +138,7 @@ class Archive:
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
             data["run"]["options"] = tuple(tuple(pair) for pair in data["run"]["options"])
-            known = Run(**data.pop("run"))
+            known = StudyRun(**data.pop("run"))
             if (data.pop("format"), data.pop("key")) != (FORMAT, run.key) or known != run:
                 reason = "it is of another version of the method"
             else:
@@ -148,7 +148,7 @@ class Archive:
         warn(f"{path} is not used, because {reason}; the run is repeated")
         return None
 
-    def carry_out(self, run: Run) -> None:
+    def carry_out(self, run: StudyRun) -> None:
         """Do one run and file it, whole or not at all."""
         with warnings.catch_warnings(), one_thread():
             warnings.simplefilter("ignore")
@@ -159,11 +159,11 @@ class Archive:
         self.keep(record)
 
     def keep(self, record: Record) -> None:
-        """File what a run found."""
+        """Write a record to its file."""
         text = json.dumps({"format": FORMAT, "key": record.run.key, **asdict(record)}, allow_nan=False)
         write_text(self.folder / record.run.file_name, text + "\n")
 
-    def prepare(self, runs: Iterable[Run]) -> list[Run]:
+    def prepare(self, runs: Iterable[StudyRun]) -> list[StudyRun]:
         """The runs that have to be done; the data they need are fetched, once and before anything is begun."""
         missing = [run for run in dict.fromkeys(runs) if self.find(run) is None]
         if any(run.data in NHANES for run in missing):
@@ -171,7 +171,7 @@ class Archive:
         return missing
 
     def complete(
-        self, runs: Iterable[Run], *, jobs: int, title: str, progress: bool, missing: list[Run] | None = None
+        self, runs: Iterable[StudyRun], *, jobs: int, title: str, progress: bool, missing: list[StudyRun] | None = None
     ) -> list[Record]:
         """Records of all runs, in their order; those that are not on file, or what `prepare` found, are done now."""
         wanted = list(dict.fromkeys(runs))
@@ -188,14 +188,14 @@ class Archive:
                 advance(done, len(wanted))
         return self._all(wanted)
 
-    def _all(self, runs: list[Run]) -> list[Record]:
+    def _all(self, runs: list[StudyRun]) -> list[Record]:
         records = [record for run in runs if (record := self.find(run)) is not None]
         if len(records) < len(runs):
             raise OSError(f"{len(runs) - len(records)} runs are gone from {self.folder}; start again to repeat them")
         return records
 
 
-def _carry_out(run: Run, device: str, data_home: str | None) -> Record:
+def _carry_out(run: StudyRun, device: str, data_home: str | None) -> Record:
     table = _table(run, data_home)
     options = dict(run.options)
     if "discrete_features" in table:
@@ -210,21 +210,21 @@ def _carry_out(run: Run, device: str, data_home: str | None) -> Record:
     if run.measure == "multiplied":
         assert n_resamples is not None
         seconds += (n_resamples - 2) * table.X.shape[1] * _statistic_seconds(estimator.statistic, table)
-    found = result.table
+    features = result.table
     return Record(
         run=run,
-        features=[str(name) for name in found.index],
-        p_value=found["p_value"].tolist(),
-        p_adjusted=found["p_adjusted"].tolist(),
-        selected=found["selected"].tolist(),
-        truth=[str(name) in table.get("modifiers", ()) for name in found.index],
+        features=[str(name) for name in features.index],
+        p_value=features["p_value"].tolist(),
+        p_adjusted=features["p_adjusted"].tolist(),
+        selected=features["selected"].tolist(),
+        truth=[str(name) in table.get("modifiers", ()) for name in features.index],
         seconds=round(seconds, 3),
         device=device,
         warnings=list(result.warnings),
     )
 
 
-def _table(run: Run, data_home: str | None) -> Bunch:
+def _table(run: StudyRun, data_home: str | None) -> Bunch:
     if run.data in KINDS:
         return make_modifiers(run.data, n_samples=run.n, n_features=N_FEATURES, random_state=run.seed)
     table = Bunch(**_nhanes(data_home))

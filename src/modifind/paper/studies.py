@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from modifind.paper import figures, paper
-from modifind.paper.methods import METHODS
-from modifind.paper.runs import NHANES, Record, Run
+from modifind.paper.figures import nhanes_figure, rates_figure, time_figure
+from modifind.paper.methods import METHODS, Order
+from modifind.paper.runs import NHANES, Record, StudyRun
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,51 +20,12 @@ if TYPE_CHECKING:
 KINDS = ("LinMean", "NonlinMean", "LinVar", "NonlinVar")
 SIZES = (500, 750, 1000, 1250, 1500, 1750, 2000)
 DEFAULT_RUNS = 50
-FIRST_SEED = 1000
 ALPHA = 0.05
 TIMED_RUNS = 3  # of a method at a size, however many are asked for
 STANDARD_ERRORS = 2.0  # within which two rates agree
 PRINTED = 0.005  # the paper has two decimals
 RATES = ("tpr", "fpr", "fdp", "null_share")
 UNKNOWN = (np.nan,) * 4  # rates that the paper does not give
-
-
-@dataclass(frozen=True)
-class Order:
-    """What is asked for.
-
-    Parameters
-    ----------
-    runs : int or dict, optional
-        Runs of every method, or runs by method with the others' under ``""``. By default what the study has: 50 in
-        most.
-    quick : bool, default=False
-        A small version of the study: few runs, fewer sizes.
-    methods : sequence of str, optional
-        Only these.
-    seed : int, default=1000
-        Seed of the first run; the others follow.
-    """
-
-    runs: int | Mapping[str, int] | None = None
-    quick: bool = False
-    methods: Sequence[str] | None = None
-    seed: int = FIRST_SEED
-
-    def __post_init__(self) -> None:
-        unknown = sorted({*self.by_method} - {*METHODS, ""} | {*(self.methods or ())} - {*METHODS})
-        if unknown:
-            raise ValueError(f"no method {', '.join(unknown)}; methods are {', '.join(METHODS)}")
-        for count in self.by_method.values():
-            if count < 1:
-                raise ValueError(f"runs must be at least 1, not {count}")
-
-    @property
-    def by_method(self) -> Mapping[str, int]:
-        """Runs by method, the others' under ``""``."""
-        if isinstance(self.runs, Mapping):
-            return self.runs
-        return {} if self.runs is None else {"": self.runs}
 
 
 @dataclass(frozen=True)
@@ -78,16 +39,16 @@ class Study(ABC):
     quick: Mapping[str, int] = field(default_factory=dict)
 
     def n_runs(self, method: str, order: Order) -> int:
-        """How many runs of a method are asked for."""
-        own = self.quick if order.quick else self.full
-        standard = own.get(method, own.get("", DEFAULT_RUNS))
+        """Requested number of runs of a method."""
+        counts = self.quick if order.quick else self.full
+        standard = counts.get(method, counts.get("", DEFAULT_RUNS))
         return order.by_method.get(method, order.by_method.get("", standard))
 
     def chosen(self, order: Order) -> list[str]:
-        """The methods that are asked for and belong here."""
+        """Methods of the study that are requested."""
         return [method for method in self.methods if order.methods is None or method in order.methods]
 
-    def runs(self, order: Order) -> list[Run]:
+    def runs(self, order: Order) -> list[StudyRun]:
         """All runs, seed by seed, so that what is done early is a small version of the whole."""
         wanted = self.chosen(order)
         most = max((self.n_runs(method, order) for method in wanted), default=0)
@@ -100,20 +61,20 @@ class Study(ABC):
         ]
 
     @abstractmethod
-    def cells(self, method: str, seed: int, quick: bool) -> list[Run]:
+    def cells(self, method: str, seed: int, quick: bool) -> list[StudyRun]:
         """The runs of one method with one seed."""
 
     @abstractmethod
     def table(self, records: list[Record]) -> pd.DataFrame:
-        """What goes into the CSV file."""
+        """Table for the CSV file."""
 
     @abstractmethod
     def figure(self, table: pd.DataFrame) -> Figure:
-        """What goes into the PNG file."""
+        """Figure for the PNG file."""
 
     @abstractmethod
     def text(self, table: pd.DataFrame) -> str:
-        """The tables of the Markdown file."""
+        """Tables for the Markdown file."""
 
 
 @dataclass(frozen=True)
@@ -126,15 +87,15 @@ class RatesStudy(Study):
     option: str = ""
     values: tuple[int, ...] = ()
     usual: int = 0  # the value that a method has anyway
-    published: Mapping[tuple[str, int], paper.Rates] = field(default_factory=dict)
+    published: Mapping[tuple[str, int], tuple[float, ...]] = field(default_factory=dict)
 
-    def cells(self, method: str, seed: int, quick: bool) -> list[Run]:
+    def cells(self, method: str, seed: int, quick: bool) -> list[StudyRun]:
         """All kinds, sizes and values of the option."""
         choices: list[tuple[tuple[str, Any], ...]] = [()]
         if self.option:  # the usual value is the plain method, whose runs other studies share
             choices = [() if value == self.usual else ((self.option, value),) for value in self.values]
         return [
-            Run(kind, n, method, seed, options)
+            StudyRun(kind, n, method, seed, options)
             for kind in self.kinds
             for n in (self.quick_sizes if quick else self.sizes)
             for options in choices
@@ -151,16 +112,15 @@ class RatesStudy(Study):
         known = [self.published.get((kind, x), UNKNOWN) if n in self.sizes else UNKNOWN for kind, x, n in places]
         summary[["paper_tpr", "paper_tpr_sd", "paper_fpr", "paper_fpr_sd"]] = known
         summary["verdict"] = [_verdict(row) for row in summary.to_dict("records")]
-        order = {name: k for k, name in enumerate((*self.kinds, *self.methods))}
-        return summary.sort_values(keys, key=lambda c: c.map(order) if c.name in ("data", "method") else c)
+        return _in_order(summary, keys, (*self.kinds, *self.methods))
 
-    def _place(self, run: Run) -> dict[str, Any]:
+    def _place(self, run: StudyRun) -> dict[str, Any]:
         place = {"data": run.data, "n": run.n, "method": run.method}
         return place | ({self.option: dict(run.options).get(self.option, self.usual)} if self.option else {})
 
     def figure(self, table: pd.DataFrame) -> Figure:
         """Rates against the size or the option, one panel per kind."""
-        return figures.rates_figure(table, self.option or "n", self.title + self._size(table))
+        return rates_figure(table, self.option or "n", self.title + self._size(table))
 
     def text(self, table: pd.DataFrame) -> str:
         """One row per cell, one column per method."""
@@ -191,35 +151,30 @@ class TimeStudy(Study):
     sizes: tuple[int, ...] = SIZES
     quick_sizes: tuple[int, ...] = (500, 1000)
     multiplied: tuple[str, ...] = ("preset-sums", "exact")
+    published: Mapping[str, float] = field(default_factory=dict)
 
     def n_runs(self, method: str, order: Order) -> int:
-        """What is asked for, up to a few: seconds differ less than rates do, and these runs are made one by one."""
+        """Requested number, up to a few: seconds vary less than rates do, and these runs are made one by one."""
         return min(super().n_runs(method, order), TIMED_RUNS)
 
-    def cells(self, method: str, seed: int, quick: bool) -> list[Run]:
+    def cells(self, method: str, seed: int, quick: bool) -> list[StudyRun]:
         """All sizes."""
         measure = "multiplied" if method in self.multiplied else "time"
         sizes = self.quick_sizes if quick else self.sizes
-        return [Run("LinMean", n, method, seed, measure=measure) for n in sizes]
+        return [StudyRun("LinMean", n, method, seed, measure=measure) for n in sizes]
 
     def table(self, records: list[Record]) -> pd.DataFrame:
         """Mean and standard deviation of seconds over runs."""
-        frame = pd.DataFrame(
-            [
-                {"method": r.run.method, "n": r.run.n, "measured": _MEASURES[r.run.measure], "seconds": r.seconds}
-                for r in records
-            ]
-        )
+        seconds = [(r.run.method, r.run.n, _MEASURES[r.run.measure], r.seconds) for r in records]
+        frame = pd.DataFrame(seconds, columns=["method", "n", "measured", "seconds"])
         groups = frame.groupby(["method", "n", "measured"], sort=False)["seconds"]
         summary = groups.agg(runs="size", seconds_mean="mean", seconds_sd="std").reset_index()
-        order = {name: k for k, name in enumerate(self.methods)}
-        summary = summary.sort_values(["method", "n"], key=lambda c: c.map(order) if c.name == "method" else c)
-        known = [paper.SECONDS.get(m, np.nan) if n == SIZES[-1] else np.nan for m, n in summary[["method", "n"]].values]
-        return summary.assign(paper_seconds=known)
+        summary["paper_seconds"] = summary["method"].map(self.published).where(summary["n"] == SIZES[-1])
+        return _in_order(summary, ["method", "n"], self.methods)
 
     def figure(self, table: pd.DataFrame) -> Figure:
         """Seconds against rows, both on a log scale."""
-        return figures.time_figure(table, self.title)
+        return time_figure(table, self.title)
 
     def text(self, table: pd.DataFrame) -> str:
         """One row per method, one column per size."""
@@ -246,37 +201,38 @@ class NhanesStudy(Study):
     """Adjusted p-values of every feature on the NHANES table."""
 
     permuted_too: tuple[str, ...] = ()  # methods that are also tried where nothing is to be found
+    published: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    published_siem: tuple[str, ...] = ()
 
-    def cells(self, method: str, seed: int, quick: bool) -> list[Run]:
+    def cells(self, method: str, seed: int, quick: bool) -> list[StudyRun]:
         """The outcome, its logarithm and, for some methods and without hurry, its values in another order."""
         permuted = method in self.permuted_too and not quick
-        return [Run(data, 0, method, seed) for data in NHANES if permuted or data != "permuted CRP"]
+        return [StudyRun(data, 0, method, seed) for data in NHANES if permuted or data != "permuted CRP"]
 
     def table(self, records: list[Record]) -> pd.DataFrame:
         """Mean and standard deviation of the adjusted p-value, and share of runs that select, by feature."""
         columns = ("data", "method", "feature", "p", "chosen")
-        found = [(r.run.data, r.run.method, r.features, r.p_adjusted, r.selected) for r in records]
-        frame = pd.concat(pd.DataFrame(dict(zip(columns, own, strict=True))) for own in found)
+        runs = [(r.run.data, r.run.method, r.features, r.p_adjusted, r.selected) for r in records]
+        frame = pd.concat(pd.DataFrame(dict(zip(columns, run, strict=True))) for run in runs)
         groups = frame.groupby(["data", "method", "feature"], sort=False)
         summary = groups["p"].agg(runs="size", p_mean="mean", p_sd="std").reset_index()
         summary["share_selected"] = groups["chosen"].mean().to_numpy()
         summary["selected_by_mean"] = summary["p_mean"] <= ALPHA
         preset = (summary["method"] == "preset") & (summary["data"] == "CRP")
         for k, column in enumerate(("paper_p_mean", "paper_p_sd")):
-            known = summary["feature"].map({feature: value[k] for feature, value in paper.NHANES.items()})
-            summary[column] = known.where(preset)
-        order = {name: k for k, name in enumerate((*NHANES, *self.methods))}
-        return summary.sort_values(["data", "method"], key=lambda c: c.map(order), kind="stable")
+            published = {feature: value[k] for feature, value in self.published.items()}
+            summary[column] = summary["feature"].map(published).where(preset)
+        return _in_order(summary, ["data", "method"], (*NHANES, *self.methods))
 
     def figure(self, table: pd.DataFrame) -> Figure:
         """Mean adjusted p-values by feature, one panel per scale."""
-        return figures.nhanes_figure(table, ALPHA, self.title)
+        return nhanes_figure(table, ALPHA, self.title)
 
     def text(self, table: pd.DataFrame) -> str:
         """Selected features by method, then every mean p-value."""
         lines = [
-            ["CRP", "paper, its method", "50", ", ".join(f"{f} {m:g} ({s:g})" for f, (m, s) in paper.NHANES.items())],
-            ["CRP", "paper, SI-EM", "", ", ".join(paper.NHANES_SIEM)],
+            ["CRP", "paper, its method", "50", ", ".join(f"{f} {m:g} ({s:g})" for f, (m, s) in self.published.items())],
+            ["CRP", "paper, SI-EM", "", ", ".join(self.published_siem)],
         ]
         for (data, method), rows in table.groupby(["data", "method"], sort=False):
             chosen = rows[rows["selected_by_mean"] | (rows["share_selected"] >= 0.5)].sort_values("p_mean")
@@ -301,7 +257,7 @@ class NhanesStudy(Study):
 
 
 def _verdict(row: Mapping[Any, Any]) -> str:
-    """Whether the preset's rates are those of the paper; nothing where the paper has none, or ours no deviation."""
+    """Whether the preset's rates agree with the paper's; empty where the paper has none, or ours no deviation."""
     if row["method"] != "preset" or row["runs"] < 2 or np.isnan(row["paper_tpr"]):
         return ""
     words = []
@@ -311,6 +267,11 @@ def _verdict(row: Mapping[Any, Any]) -> str:
         if abs(apart) > STANDARD_ERRORS * error + PRINTED:
             words.append(f"{rate.upper()} {'higher' if apart > 0 else 'lower'}")
     return ", ".join(words) or "inside"
+
+
+def _in_order(table: pd.DataFrame, by: list[str], names: Sequence[str]) -> pd.DataFrame:
+    order = {name: k for k, name in enumerate(names)}
+    return table.sort_values(by, key=lambda column: column.map(lambda value: order.get(value, value)), kind="stable")
 
 
 _MEASURES = {"time": "whole run", "multiplied": "multiplied out"}

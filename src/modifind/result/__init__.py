@@ -1,1 +1,1 @@
-"""What a run found: frozen, checked, written to files and read back."""
+"""Results of fits: frozen, checked, written to files and read back."""

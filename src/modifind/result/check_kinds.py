@@ -25,28 +25,28 @@ class Kind:
     ----------
     title : str
         What is looked at, as a heading.
-    validity : bool
-        Whether a failure bears on the answer: p-values or effects may then be wrong, and `SelectionResult.ok` is false.
-        Otherwise it is a note, which does not affect the validity of what was found.
     remedy : str
         What to do where it fails; a `Check` can have one of its own.
     caution : str
         A few words beside a feature that fails it.
-    told : str
+    about_several : str
         Message about several features that fail, with {features} for their names and {count} for their number.
         Without it, what was found for each is listed.
+    validity : bool
+        Whether a failure bears on the answer: p-values or effects may then be wrong, and `SelectionResult.ok` is false.
+        Otherwise it is a note, which does not affect the validity of what was found.
     """
 
     title: str
-    validity: bool
     remedy: str = ""
     caution: str = ""
-    told: str = ""
+    about_several: str = ""
+    validity: bool = True
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
+    """The outcome of one check.
 
     Attributes
     ----------
@@ -55,11 +55,11 @@ class Check:
     feature : str or None
         The feature it is about; None where it is about the whole table.
     value, threshold : float
-        What was found, and the limit.
+        The measured value, and its limit.
     passed : bool
         Whether the value is within the limit.
     text : str
-        What was found; where it failed also why it matters.
+        The finding; where it failed also why it matters.
     remedy : str
         What to do where it failed, if that is not what its kind says.
     """
@@ -73,126 +73,123 @@ class Check:
     remedy: str = ""
 
 
+def check(
+    name: str,
+    value: float,
+    threshold: float,
+    passed: bool,
+    text: str,
+    failing: str,
+    *,
+    passing: str = ".",
+    feature: str | None = None,
+    remedy: str = "",
+) -> Check:
+    """A check whose text ends one way where it passed and another where it failed."""
+    text += passing if passed else failing
+    return Check(name, feature, float(value), float(threshold), bool(passed), text, remedy)
+
+
 KINDS = {
     # The arms.
     "common_support": Kind(
         "rows that have a counterpart in the other arm",
-        True,
         "Leave out rows that could only have been in one arm, leave out a column that only says which arm a row is in, "
         "or estimate effects where the arms overlap: population='overlap' (--population overlap).",
     ),
     "support_along": Kind(
         "counterparts along each feature",
-        True,
         "Leave out these rows, leave the column out if it only says which arm a row is in, or estimate effects where "
         "the arms overlap: population='overlap' (--population overlap).",
         "part of its range has one arm only",
     ),
     "effective_rows": Kind(
         "effective sample size",
-        True,
         "Estimate effects where the arms overlap, population='overlap' (--population overlap), or leave out rows that "
         "could only have been in one arm, or features that decide the treatment without being related to the outcome.",
     ),
     "largest_weight": Kind(
         "largest weight",
-        True,
         "Look at the rows with the largest weights, estimate effects where the arms overlap, population='overlap', or "
         "clip the scores more narrowly (PropensityModel(clip=...)).",
     ),
     "outcome_weights": Kind(
         "weights for missing outcomes",
-        True,
         "Look at which rows have no outcome: groups that hardly ever have one should be left out, and "
         "missing_outcome='drop' (--missing-outcome drop) restricts the analysis to rows that have one.",
     ),
     "clipped_scores": Kind(
         "clipped propensity scores",
-        True,
         "Leave out such rows, or estimate effects where the arms overlap: population='overlap' (--population overlap).",
     ),
     "known_share": Kind(
         "known probability of treatment against the arms",
-        True,
         "Check how treatment was assigned: is this the probability of the other arm, or does it differ between rows? "
         "Otherwise leave it out, and it is estimated.",
     ),
     "known_scores": Kind(
         "known probabilities of treatment against the features",
-        True,
         "Include the variables that determined treatment assignment among the features.",
     ),
     # Columns that may be no features at all.
     "arms_differ": Kind(
         "columns in which randomised arms differ",
-        True,
         "Leave out columns measured after treatment. If it was measured before, check how treatment was assigned.",
         AFTER,
     ),
     "conditional_along": Kind(
         "residuals of the models of the features",
-        True,
         "The feature may stand in for others that the models fit poorly: test it together with them (a feature group), "
         "or try another sampler.",
         "may stand in for other features",
     ),
     "scores_fit": Kind(
         "fit of the propensity scores",
-        True,
         "Pass a model that follows these columns together (propensity=), add their product as a column, or pass the "
         "true probabilities of treatment if they are known.",
     ),
     "near_outcome": Kind(
         "columns that nearly equal the outcome",
-        True,
         "Leave out columns measured with the outcome or derived from it. If it is the outcome measured before "
         "treatment, analyse the change since then.",
         AFTER,
     ),
     "outcome_parts": Kind(
-        "columns that together give the outcome",
-        True,
-        "Leave out those that were measured after the treatment.",
+        "columns that together give the outcome", "Leave out those that were measured after the treatment."
     ),
     "outcome_given": Kind(
         "outcomes that the features all but determine",
-        True,
         "Leave out columns that were measured with the outcome or computed from it.",
     ),
     "constant_arm": Kind(
         "outcomes that are constant in an arm",
-        True,
         "Check whether the outcome was measured in both arms, or is a dose or a duration of the treatment.",
     ),
     "event_flag": Kind(
         "event indicators beside their time",
-        True,
         f"Right-censored times are not supported, with this column or without it. {HORIZON}.",
         "may flag the event of a censored time",
     ),
     "baseline_outcome": Kind(
         "baseline values of the outcome",
-        False,
         "Keep it in the table: adjusting for it makes the comparison of the arms more precise. With adjust_for it is "
         "adjusted for without being tested.",
+        validity=False,
     ),
     # The rows.
     "repeated_rows": Kind(
         "rows that repeat the features of others",
-        True,
         "Pass a label of each person as clusters=, or keep one row of each. If one of these columns is looked up from "
         "another, leave it out.",
     ),
     # The test.
     "control": Kind(
         "control of error rates",
-        True,
         "Use it to reproduce or to compare only. For results, take the default settings, or statistic='wcmmd' with its "
         "own, and a sampler other than 'marginal'.",
     ),
     "conditional_fit": Kind(
         "conditional distribution of the feature",
-        True,
         OTHER_SAMPLER,
         "its conditional distribution fits poorly",
         "{count} ({features}): the estimated conditional distribution given the other features does not fit held-out "
@@ -200,7 +197,6 @@ KINDS = {
     ),
     "conditional_gain": Kind(
         "conditional distribution of the feature against its marginal one",
-        True,
         OTHER_SAMPLER,
         "its conditional distribution predicts worse than its marginal one",
         "{count} ({features}): the estimated conditional distribution given the other features predicts held-out rows "
@@ -208,59 +204,56 @@ KINDS = {
     ),
     "tail": Kind(
         "tail of the null distribution",
-        True,
         "Check the p-value by resampling: EffectLikelihood(check_resamples=10000), or --check 10000.",
         "the decision depends on the tail approximation",
         "{count} ({features}): the normal and the saddlepoint approximation of the tail lead to different decisions.",
     ),
     "resampled_p": Kind(
         "agreement with resampling",
-        True,
         "Rely on the larger of the two, or on statistic='wcmmd'.",
         "resampled p-value disagrees",
         "{count} ({features}): the p-value and its resampled counterpart differ by more than chance explains.",
     ),
     "failed": Kind(
         "tests that failed",
-        True,
-        "",
-        "its test failed",
-        "{features}: not tested, because the test failed; p-values set to 1",
+        caution="its test failed",
+        about_several="{features}: not tested, because the test failed; p-values set to 1",
     ),
     "unreached": Kind(
         "features that were not reached",
-        True,
         "With a checkpoint the same call continues.",
         "not tested",
         "{count} not tested: the run was interrupted. {features}",
     ),
     # Notes.
-    "arm_size": Kind("size of the arms", False),
+    "arm_size": Kind("size of the arms", validity=False),
     "outcome_model": Kind(
         "model of the outcome against none",
-        False,
         "Try learner='linear', the logarithm of the outcome, or look for outliers.",
+        validity=False,
     ),
     "few_events": Kind(
-        "rows with an event",
-        False,
-        "Choose an outcome that more rows have, or a longer follow-up.",
+        "rows with an event", "Choose an outcome that more rows have, or a longer follow-up.", validity=False
     ),
-    "resamples": Kind("number of resamples", False),
-    "constant": Kind("constant features", False, "", "constant", "constant columns cannot modify anything: {features}"),
+    "resamples": Kind("number of resamples", validity=False),
+    "constant": Kind(
+        "constant features",
+        caution="constant",
+        about_several="constant columns cannot modify anything: {features}",
+        validity=False,
+    ),
     "rare": Kind(
         "features of rare levels only",
-        False,
-        "",
-        "its levels are too rare",
-        "no two levels have enough rows in each arm, so not tested: {features}",
+        caution="its levels are too rare",
+        about_several="no two levels have enough rows in each arm, so not tested: {features}",
+        validity=False,
     ),
     "determined": Kind(
         "features that others determine",
-        False,
         "Leave out one of the redundant columns.",
         "determined by other features",
         "{features}: so nearly a function of the other features that the data cannot tell them apart; p-values set "
         "to 1.",
+        validity=False,
     ),
 }

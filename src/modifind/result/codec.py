@@ -12,10 +12,11 @@ import math
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, NamedTuple, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -23,14 +24,14 @@ from numpy.typing import NDArray
 
 from modifind.data.wording import counted
 
-MOST_DEPTH = 50  # of what may be anything: deeper ones could not be printed
+MAX_DEPTH = 50  # of what may be anything: deeper ones could not be printed
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _ARRAYS = (np.ndarray, NDArray)  # numpy 2.5 has made the second a type of its own
 ColumnType = Literal["bool", "int", "float", "text", "object"]
 
 
 class RecordError(ValueError):
-    """What was read is no record of the wanted type."""
+    """Raised for data that are no record of the wanted type."""
 
 
 class Cell:
@@ -38,7 +39,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
+class FrameRecord:
     """A DataFrame as a file has it; `types` says of every column what its values are."""
 
     index: list[Cell]
@@ -48,8 +49,8 @@ class Table:
 
 
 @dataclass(frozen=True)
-class _Floats:
-    """An array as a file has it."""
+class ArrayRecord:
+    """An array of floats as a file has it."""
 
     shape: list[int]
     float64: str
@@ -62,7 +63,7 @@ _COLUMNS: dict[ColumnType, Any] = {
 
 
 def parse_json(content: bytes) -> Any:
-    """What strict JSON says; a ValueError where it is none."""
+    """Parse strict JSON; raise ValueError for anything else."""
     try:
         return json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
@@ -78,25 +79,25 @@ def _refuse_constant(token: str) -> NoReturn:
 
 
 def encode(value: Any, hint: Any) -> Any:
-    """What JSON can hold of a value of the type `hint`.
+    """Turn a value of the type `hint` into lists, dicts, strings and numbers for JSON.
 
     Parameters
     ----------
     value : object
         A float, int, bool, str, None, array of floats, DataFrame, or dataclasses, tuples, lists and dicts of them.
     hint : type
-        Its type, as in the annotation of a field. `Any` is for settings, whose tuples become lists, and objects text.
+        Its type, as in the annotation of a field. `Any` is for settings: arrays become lists, and objects text.
 
     Examples
     --------
     >>> encode((0.1, float("inf")), tuple[float, ...])
     [0.1, 'Infinity']
     """
-    return _codec(hint).encode(value, hint)
+    return _plain(value) if _holds_any(hint) else _encode(value)
 
 
 def decode(data: Any, hint: Any, path: str = "") -> Any:
-    """The value that `encode` was given.
+    """Turn data from JSON back into a value of the type `hint`; the inverse of `encode`.
 
     Parameters
     ----------
@@ -122,23 +123,26 @@ def decode(data: Any, hint: Any, path: str = "") -> Any:
         ...
     modifind.result.codec.RecordError: limits[1]: expected a number, found true
     """
-    return _codec(hint).decode(data, hint, path)
+    kind = "dataclass" if is_dataclass(hint) else "entries" if typing.is_typeddict(hint) else get_origin(hint) or hint
+    if kind not in _DECODERS:
+        raise TypeError(f"no record can hold {hint}")
+    return _DECODERS[kind](data, hint, path)
 
 
-def refuse(path: str, expected: str, found: Any) -> NoReturn:
-    """Say what is wrong with the data at a place."""
-    raise RecordError(f"{_at(path)}expected {expected}, found {_described(found)}")
+def refuse(path: str, expected: str, value: Any) -> NoReturn:
+    """Raise a RecordError that names the place, the expected type and the value."""
+    raise RecordError(f"{_at(path)}expected {expected}, found {_described(value)}")
 
 
 def check_entries(data: Mapping[str, Any], needed: Iterable[str], path: str) -> None:
-    """Refuse an object that lacks something."""
+    """Refuse an object that lacks an entry."""
     missing = [name for name in needed if name not in data]
     if missing:
         raise RecordError(f"{path or 'incomplete'}: no {', '.join(missing)}")
 
 
 def column_type(column: pd.Series[Any]) -> ColumnType:
-    """What the values of a column of a table are."""
+    """Type of the values in a column of a table."""
     if pd.api.types.is_bool_dtype(column):
         return "bool"
     if pd.api.types.is_integer_dtype(column):
@@ -175,11 +179,42 @@ def _object(data: Any, path: str) -> Mapping[str, Any]:
     return data
 
 
-def _encode_float(value: Any, _: Any = float) -> float | str:
-    value = float(value)
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+def _holds_any(hint: Any) -> bool:
+    return hint is Any or (get_origin(hint) not in _ARRAYS and any(map(_holds_any, get_args(hint))))
+
+
+def _encode(value: Any) -> Any:
+    """Encode by the type of the value; fields of a dataclass are left out where they are None by default."""
+    if is_dataclass(value):
+        record: Any = type(value)
+        kept = [f for f in fields(value) if f.default is not None or getattr(value, f.name) is not None]
+        return {f.name: encode(getattr(value, f.name), _hints(record)[f.name]) for f in kept}
+    if isinstance(value, pd.DataFrame):
+        return _encode(_frame_record(value))
+    if isinstance(value, np.ndarray):
+        array = np.ascontiguousarray(value, dtype="<f8")
+        return _encode(ArrayRecord(list(array.shape), base64.b64encode(array.tobytes()).decode("ascii")))
+    return _plain(value, _encode)
+
+
+def _plain(value: Any, encode_item: Callable[[Any], Any] | None = None) -> Any:
+    """Mappings, lists and single values; an object as text, unless its type is told by `encode_item`."""
+    inner = encode_item or _plain
+    if isinstance(value, Mapping):
+        return {str(key): inner(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [inner(item) for item in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if not _is_plain(value) and encode_item:
+        raise TypeError(f"no record can hold {value!r}")
+    return value if _is_plain(value) else str(value)
+
+
+def _encode_cell(value: Any) -> Any:
+    plain = _plain(value)
+    return {"float": plain} if isinstance(plain, str) and isinstance(value, float) else plain
 
 
 def _decode_float(data: Any, _: Any, path: str) -> float:
@@ -200,13 +235,6 @@ def _decode_literal(data: Any, hint: Any, path: str) -> Any:
     return _checked(data, good, f"one of {', '.join(map(repr, get_args(hint)))}", path)
 
 
-def _encode_cell(value: Any, _: Any) -> Any:
-    value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"float": _encode_float(value)}
-    return value if _is_plain(value) else str(value)
-
-
 def _decode_cell(data: Any, _: Any, path: str) -> Any:
     if isinstance(data, dict) and set(data) == {"float"}:
         return _decode_float(data["float"], float, path)
@@ -217,17 +245,9 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
 
 
-def _encode_any(value: Any, _: Any = Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _encode_any(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [_encode_any(item) for item in value]
-    return _encode_float(value) if isinstance(value, float) else _encode_cell(value, Cell)
-
-
 def _decode_any(data: Any, _: Any, path: str, depth: int = 0) -> Any:
-    """What may be anything, unless it is no JSON, or so deep that nothing could print it."""
-    if depth > MOST_DEPTH:
+    """Check data that may be any JSON, unless they are nested too deeply to be printed."""
+    if depth > MAX_DEPTH:
         raise RecordError(f"{_at(path)}nested too deeply")
     if isinstance(data, Mapping):
         return {key: _decode_any(item, Any, _below(path, key), depth + 1) for key, item in _object(data, path).items()}
@@ -236,37 +256,22 @@ def _decode_any(data: Any, _: Any, path: str, depth: int = 0) -> Any:
     return _checked(data, _is_plain(data), "JSON", path)
 
 
-def _encode_dataclass(value: Any, record: Any) -> dict[str, Any]:
-    """All fields but those that are None unless said otherwise."""
-    found = {}
-    for field in fields(record):
-        own = getattr(value, field.name)
-        if own is not None or field.default is not None:
-            found[field.name] = encode(own, _hints(record)[field.name])
-    return found
+def _decode_named(data: Any, hints: Mapping[str, Any], needed: Iterable[str], others: Any, path: str) -> dict[str, Any]:
+    """Decode an object by the hints of its entries; `others` is the hint of further ones, None to refuse them."""
+    check_entries(_object(data, path), needed, path)
+    for name in data if others is None else ():
+        _checked(name, name in hints, f"one of {', '.join(hints)}", path)
+    return {name: decode(item, hints.get(name, others), _below(path, name)) for name, item in data.items()}
 
 
 def _decode_dataclass(data: Any, record: Any, path: str) -> Any:
-    hints = _hints(record)
     needed = [f.name for f in fields(record) if f.default is MISSING and f.default_factory is MISSING]
-    check_entries(_object(data, path), needed, path)
-    for name in data:
-        _checked(name, name in hints, f"one of {', '.join(hints)}", path)
-    return record(**{name: decode(item, hints[name], _below(path, name)) for name, item in data.items()})
-
-
-def _encode_mapping(value: Any, hint: Any) -> dict[str, Any]:
-    return {str(key): encode(item, get_args(hint)[1]) for key, item in value.items()}
-
-
-def _decode_mapping(data: Any, hint: Any, path: str) -> dict[str, Any]:
-    return {key: decode(item, get_args(hint)[1], _below(path, key)) for key, item in _object(data, path).items()}
+    return record(**_decode_named(data, _hints(record), needed, None, path))
 
 
 def _decode_entries(data: Any, entries: Any, path: str) -> dict[str, Any]:
     hints = _hints(entries)
-    check_entries(_object(data, path), [name for name in hints if name in entries.__required_keys__], path)
-    return {key: decode(item, hints.get(key, Any), _below(path, key)) for key, item in data.items()}
+    return _decode_named(data, hints, [name for name in hints if name in entries.__required_keys__], Any, path)
 
 
 def _decode_annotated(data: Any, hint: Any, path: str) -> Any:
@@ -274,56 +279,30 @@ def _decode_annotated(data: Any, hint: Any, path: str) -> Any:
     return _decode_frame(data, plain, path, wanted) if plain is pd.DataFrame else decode(data, wanted, path)
 
 
-def _encode_items(value: Any, hint: Any) -> list[Any]:
-    return [encode(item, own) for item, own in zip(value, _item_hints(hint, len(value), ""), strict=True)]
-
-
 def _decode_items(data: Any, hint: Any, path: str) -> Any:
-    hints = _item_hints(hint, len(_checked(data, isinstance(data, list), "a list", path)), path)
-    items = (decode(item, own, f"{path}[{n}]") for n, (item, own) in enumerate(zip(data, hints, strict=True)))
+    """A list or tuple, of items of one type or of a type each."""
+    hints, n_items = get_args(hint), len(_checked(data, isinstance(data, list), "a list", path))
+    if get_origin(hint) is list or hints[1:] == (Ellipsis,):
+        hints = hints[:1] * n_items
+    if len(hints) != n_items:
+        raise RecordError(f"{_at(path)}expected {len(hints)} items, found {n_items}")
+    items = (decode(item, kind, f"{path}[{n}]") for n, (item, kind) in enumerate(zip(data, hints, strict=True)))
     return get_origin(hint)(items)
 
 
-def _encode_union(value: Any, hint: Any) -> Any:
-    """By the type that the value has."""
-    for one in get_args(hint):
-        plain = np.ndarray if get_origin(one) in _ARRAYS else get_origin(one) or one
-        if isinstance(value, plain) or (plain is float and isinstance(value, np.floating)):
-            return encode(value, one)
-    raise TypeError(f"{type(value).__name__} is none of {get_args(hint)}")
-
-
 def _decode_union(data: Any, hint: Any, path: str) -> Any:
-    """By the first type that fits; dataclasses are told apart by their fields."""
-    hints = get_args(hint)
-    if data is None and type(None) in hints:
+    """Decode as the first type that fits; dataclasses are distinguished by their fields."""
+    *others, last = [one for one in get_args(hint) if one is not type(None)]
+    if data is None and type(None) in get_args(hint):
         return None
-    others = [hint for hint in hints if hint is not type(None)]
-    for one in others[:-1]:
-        try:
+    for one in others:
+        with suppress(RecordError):
             return decode(data, one, path)
-        except RecordError:
-            continue
-    return decode(data, others[-1], path)
-
-
-def _item_hints(hint: Any, length: int, path: str) -> tuple[Any, ...]:
-    """The types of the items of a list or tuple."""
-    arguments = get_args(hint)
-    if get_origin(hint) is list or arguments[1:] == (Ellipsis,):
-        return (arguments[0],) * length
-    if len(arguments) != length:
-        raise RecordError(f"{_at(path)}expected {len(arguments)} items, found {length}")
-    return arguments
-
-
-def _encode_array(value: Any, _: Any) -> Any:
-    array = np.ascontiguousarray(value, dtype="<f8")
-    return encode(_Floats(list(array.shape), base64.b64encode(array.tobytes()).decode("ascii")), _Floats)
+    return decode(data, last, path)
 
 
 def _decode_array(data: Any, _: Any, path: str) -> Any:
-    floats = decode(data, _Floats, path)
+    floats = decode(data, ArrayRecord, path)
     try:
         raw = base64.b64decode(floats.float64, validate=True)
         return np.frombuffer(raw, dtype="<f8").astype(np.float64).reshape(floats.shape)
@@ -331,17 +310,19 @@ def _decode_array(data: Any, _: Any, path: str) -> Any:
         raise RecordError(f"{_at(path)}an array cannot be read: {error}") from None
 
 
-def _encode_frame(value: Any, _: Any) -> Any:
-    kinds = {str(name): column_type(value[name]) for name in value.columns}
-    columns = {str(name): encode(value[name].tolist(), _COLUMNS[kinds[str(name)]]) for name in value.columns}
-    return encode(Table(list(value.index), value.index.name, kinds, columns), Table)
+def _frame_record(frame: pd.DataFrame) -> FrameRecord:
+    types = {str(name): column_type(frame[name]) for name in frame.columns}
+    columns = {str(name): frame[name].tolist() for name in frame.columns}
+    cells = {name: [_encode_cell(value) for value in columns[name]] for name, kind in types.items() if kind == "object"}
+    index, name = [_encode_cell(label) for label in frame.index], frame.index.name
+    return FrameRecord(index, None if name is None else str(name), types, columns | cells)
 
 
 def _decode_frame(
     data: Any, _: Any, path: str, required: Mapping[str, ColumnType | None] = MappingProxyType({})
 ) -> pd.DataFrame:
-    table = decode(data, Table, path)
-    if set(table.types) != set(table.columns):
+    table = decode(data, FrameRecord, path)
+    if table.types.keys() != table.columns.keys():
         raise RecordError(f"{_below(path, 'types')}: expected the names of {_below(path, 'columns')}")
     for name, kind in required.items():
         if name not in table.columns:
@@ -363,22 +344,20 @@ def _decode_frame(
 
 
 def _decode_column(values: list[Any], kind: ColumnType, path: str) -> pd.Series[Any]:
-    found = decode(values, _COLUMNS[kind], path)
+    items = decode(values, _COLUMNS[kind], path)
     # Text is left to pandas, whose type for it differs between versions.
     dtypes = {"bool": np.bool_, "float": np.float64, "text": None, "object": object}
     if kind != "int":
-        return pd.Series(found, dtype=dtypes[kind])
+        return pd.Series(items, dtype=dtypes[kind])
     try:
-        return pd.Series(found, dtype=np.uint64 if max(found, default=0) >= 2**63 else np.int64)
+        return pd.Series(items, dtype=np.uint64 if max(items, default=0) >= 2**63 else np.int64)
     except (OverflowError, ValueError):
         raise RecordError(f"{_at(path)}expected whole numbers of 64 bits") from None
 
 
 def _described(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
     if isinstance(value, str):
         return f"text ({value[:20]!r}{'...' if len(value) > 20 else ''})"
     if isinstance(value, int | float):
@@ -386,32 +365,18 @@ def _described(value: Any) -> str:
     return "an object" if isinstance(value, Mapping) else f"a {type(value).__name__}"
 
 
-class _Codec(NamedTuple):
-    encode: Callable[[Any, Any], Any]
-    decode: Callable[[Any, Any, str], Any]
-
-
-_CODECS: dict[Any, _Codec] = {
-    float: _Codec(_encode_float, _decode_float),
-    **dict.fromkeys((int, bool, str), _Codec(lambda value, hint: hint(value), _decode_exact)),
-    type(None): _Codec(lambda value, _: value, _decode_exact),
-    Literal: _Codec(lambda value, _: value, _decode_literal),
-    Any: _Codec(_encode_any, _decode_any),
-    Cell: _Codec(_encode_cell, _decode_cell),
-    "dataclass": _Codec(_encode_dataclass, _decode_dataclass),
-    "entries": _Codec(_encode_any, _decode_entries),
-    Annotated: _Codec(lambda value, hint: encode(value, get_args(hint)[0]), _decode_annotated),
-    **dict.fromkeys((Union, types.UnionType), _Codec(_encode_union, _decode_union)),
-    **dict.fromkeys((tuple, list), _Codec(_encode_items, _decode_items)),
-    **dict.fromkeys((dict, Mapping), _Codec(_encode_mapping, _decode_mapping)),
-    **dict.fromkeys(_ARRAYS, _Codec(_encode_array, _decode_array)),
-    pd.DataFrame: _Codec(_encode_frame, _decode_frame),
+_DECODERS: dict[Any, Callable[[Any, Any, str], Any]] = {
+    float: _decode_float,
+    **dict.fromkeys((int, bool, str, type(None)), _decode_exact),
+    Literal: _decode_literal,
+    Any: _decode_any,
+    Cell: _decode_cell,
+    "dataclass": _decode_dataclass,
+    "entries": _decode_entries,
+    Annotated: _decode_annotated,
+    **dict.fromkeys((Union, types.UnionType), _decode_union),
+    **dict.fromkeys((tuple, list), _decode_items),
+    **dict.fromkeys((dict, Mapping), lambda data, hint, path: _decode_named(data, {}, (), get_args(hint)[1], path)),
+    **dict.fromkeys(_ARRAYS, _decode_array),
+    pd.DataFrame: _decode_frame,
 }
-
-
-def _codec(hint: Any) -> _Codec:
-    kind = "dataclass" if is_dataclass(hint) else "entries" if typing.is_typeddict(hint) else get_origin(hint) or hint
-    found = _CODECS.get(kind)
-    if found is None:
-        raise TypeError(f"no record can hold {hint}")
-    return found

@@ -7,26 +7,26 @@ from collections.abc import Sequence
 import pandas as pd
 
 from modifind._warned import warn
-from modifind.data.wording import counted, printable
+from modifind.data.wording import counted, printable, shortened
 from modifind.result.check_kinds import KINDS
 
-MOST_NAMES = 12
+MAX_NAMES = 12
 
 
 def cautions(checks: pd.DataFrame, features: Sequence[str]) -> list[str]:
-    """For each feature what its failed checks come to, in a few words; empty where nothing is wrong."""
-    found: dict[str, list[str]] = {str(feature): [] for feature in features}
-    failed = checks[~checks["passed"] & checks["feature"].isin(list(found))]  # others are columns adjusted for
+    """Failed checks of each feature in a few words; empty where all passed."""
+    phrases: dict[str, list[str]] = {str(feature): [] for feature in features}
+    failed = checks[~checks["passed"] & checks["feature"].isin(list(phrases))]  # others are columns adjusted for
     for name, feature in zip(failed["name"], failed["feature"], strict=True):
-        found[feature].append(KINDS[name].caution)
-    return ["; ".join(dict.fromkeys(found[str(feature)])) for feature in features]
+        phrases[feature].append(KINDS[name].caution)
+    return ["; ".join(dict.fromkeys(phrases[str(feature)])) for feature in features]
 
 
 def concerns(checks: pd.DataFrame, named: frozenset[str] = frozenset(), *, validity: bool | None = None) -> list[str]:
     """One sentence or a few for every kind of check that failed, naming the features; what bears on validity first.
 
     Features in `named` are left out where they cannot be tested: they have had a warning of their own. With `validity`
-    only cautions (True) or only notes (False) are told.
+    only cautions (True) or only notes (False) are returned.
 
     Examples
     --------
@@ -38,8 +38,8 @@ def concerns(checks: pd.DataFrame, named: frozenset[str] = frozenset(), *, valid
     >>> concerns(as_frame(found), validity=True)
     []
     """
-    told = checks["name"].isin(["constant", "rare", "determined"]) & checks["feature"].isin(list(named))
-    failed = checks[~checks["passed"] & ~told]
+    untestable = checks["name"].isin(["constant", "rare", "determined"]) & checks["feature"].isin(list(named))
+    failed = checks[~checks["passed"] & ~untestable]
     wanted = (True, False) if validity is None else (validity,)
     return [
         printable(_concern(str(name), rows))
@@ -78,11 +78,10 @@ def warn_of(checks: pd.DataFrame, named: frozenset[str] = frozenset()) -> None:
 
 def _concern(name: str, rows: pd.DataFrame) -> str:
     kind, remedy = KINDS[name], str(rows["remedy"].iloc[0])
-    if rows["feature"].isna().all() or not kind.told:
+    if rows["feature"].isna().all() or not kind.about_several:
         texts = list(rows["text"])
-        more = f"And {len(texts) - MOST_NAMES} more." if len(texts) > MOST_NAMES else ""
-        return " ".join(filter(None, [*texts[:MOST_NAMES], more, remedy]))
+        more = f"And {len(texts) - MAX_NAMES} more." if len(texts) > MAX_NAMES else ""
+        return " ".join(filter(None, [*texts[:MAX_NAMES], more, remedy]))
     names = [str(feature) for feature in rows["feature"]]
-    count = f"{len(names)} feature{'s' if len(names) > 1 else ''}"
-    listed = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
-    return " ".join(filter(None, [kind.told.format(count=count, features=listed), remedy]))
+    count, listed = counted(len(names), "feature"), shortened(names, MAX_NAMES)
+    return f"{kind.about_several.format(count=count, features=listed)} {remedy}".rstrip()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from modifind.result.check_kinds import KINDS as CHECKS
 from modifind.result.codec import check_entries, column_type, refuse
 from modifind.result.settings import check_settings
 
+FEATURE = "a feature of table.index"
 KINDS = ("continuous", "discrete", "group")
 TESTS = ("mean", "distribution", "modification")
 EXPLANATIONS = ("curves", "densities", "bounds", "bound_tests")
@@ -42,16 +45,16 @@ def check_consistency(result: Any) -> None:
     _check_selected(result.table)
     if result.by_arm is None:
         _check_two_arms(result, features)
-    for label, own in (result.by_arm or {}).items():
-        _check_contrast(label, own, features)
+    for label, contrast in (result.by_arm or {}).items():
+        _check_contrast(label, contrast, features)
     _check_probabilities(result)
 
 
-def _check_contrast(label: str, own: Any, features: list[Any]) -> None:
-    if own.by_arm is not None or list(own.table.index) != features:
+def _check_contrast(label: str, contrast: Any, features: list[Any]) -> None:
+    if contrast.by_arm is not None or list(contrast.table.index) != features:
         raise ValueError(f"by_arm.{label}: expected a result of two arms with the features of table.index")
     try:
-        check_consistency(own)
+        check_consistency(contrast)
     except ValueError as error:
         raise ValueError(f"by_arm.{label}.{error}") from None
 
@@ -70,11 +73,8 @@ def _check_two_arms(result: Any, features: list[Any]) -> None:
 
 
 def _check_features(features: list[Any], kinds: list[Any]) -> None:
-    for place, (name, kind) in enumerate(zip(features, kinds, strict=True)):
-        if not isinstance(name, str):
-            refuse(f"table.index[{place}]", "text", name)
-        if kind not in KINDS:
-            refuse(f"table.columns.kind[{place}]", f"one of {', '.join(map(repr, KINDS))}", kind)
+    _check_each("table.index", features, lambda name: isinstance(name, str), "text")
+    _check_each("table.columns.kind", kinds, KINDS.__contains__, _one_of(KINDS))
     if len(set(features)) < len(features):
         raise ValueError("table.index: a feature appears twice")
 
@@ -114,25 +114,17 @@ def _check_explanations(result: Any) -> None:
 
 def _check_whole(result: Any, features: list[Any]) -> None:
     """Tests are those that there are, and subgroups those of features."""
-    for place, name in enumerate(result.tests.index):
-        if name not in TESTS:
-            refuse(f"tests.index[{place}]", f"one of {', '.join(map(repr, TESTS))}", name)
-    for place, name in enumerate(result.subgroups["feature"]):
-        if name not in features:
-            refuse(f"subgroups.columns.feature[{place}]", "a feature of table.index", name)
+    _check_each("tests.index", result.tests.index, TESTS.__contains__, _one_of(TESTS))
+    _check_each("subgroups.columns.feature", result.subgroups["feature"], features.__contains__, FEATURE)
     for name in ("n_treated", "n_control"):
-        for place, count in enumerate(result.subgroups[name]):
-            if count < 0:
-                refuse(f"subgroups.columns.{name}[{place}]", "a number of rows", int(count))
+        _check_each(f"subgroups.columns.{name}", result.subgroups[name], lambda count: count >= 0, "a number of rows")
 
 
 def _check_checks(result: Any, features: list[Any]) -> None:
     known = [None, *features, *(result.settings.get("adjust_for") or ())]  # columns that are checked, too
-    for place, (name, feature) in enumerate(zip(result.checks["name"], result.checks["feature"], strict=True)):
-        if name not in CHECKS:
-            refuse(f"checks.columns.name[{place}]", "a kind of check", name)
-        if not isinstance(feature, str | None) or feature not in known:
-            refuse(f"checks.columns.feature[{place}]", "a feature of table.index or null", feature)
+    _check_each("checks.columns.name", result.checks["name"], CHECKS.__contains__, "a kind of check")
+    named = [name if isinstance(name, str | None) else math.nan for name in result.checks["feature"]]
+    _check_each("checks.columns.feature", named, known.__contains__, f"{FEATURE} or null")
 
 
 def _check_explanation(path: str, frame: pd.DataFrame) -> None:
@@ -142,7 +134,7 @@ def _check_explanation(path: str, frame: pd.DataFrame) -> None:
         if pair not in frame:
             raise ValueError(f"{path}.columns: {name} without {pair}")
         if name in PLACES and kind == "float":
-            _check_all(f"{path}.columns.{name}", frame[name], ~np.isinf(frame[name]), "a finite number, or 'NaN'")
+            _check_each(f"{path}.columns.{name}", frame[name], lambda x: not math.isinf(x), "a finite number, or 'NaN'")
         wanted = ("bool",) if name == "low_support" else ("float", "int")
         if name not in LABELS and kind not in wanted and len(frame):
             refuse(f"{path}.types.{name}", repr(wanted[0]), kind)
@@ -158,10 +150,15 @@ def _check_probabilities(result: Any) -> None:
     for path, frame in frames.items():
         for name in frame.columns:
             if PROBABILITY.search(name) and column_type(frame[name]) == "float":
-                good = frame[name].isna() | frame[name].between(0.0, 1.0)
-                _check_all(f"{path}.columns.{name}", frame[name], good, "a number from 0 to 1, or 'NaN'")
+                wanted = "a number from 0 to 1, or 'NaN'"
+                _check_each(f"{path}.columns.{name}", frame[name], lambda p: math.isnan(p) or 0 <= p <= 1, wanted)
 
 
-def _check_all(path: str, values: pd.Series[Any], good: pd.Series[bool], wanted: str) -> None:
-    for place in np.flatnonzero(~good):
-        refuse(f"{path}[{place}]", wanted, float(values.iloc[place]))
+def _check_each(path: str, values: Iterable[Any], good: Callable[[Any], bool], wanted: str) -> None:
+    for place, value in enumerate(values):
+        if not good(value):
+            refuse(f"{path}[{place}]", wanted, value)
+
+
+def _one_of(names: tuple[str, ...]) -> str:
+    return f"one of {', '.join(map(repr, names))}"

@@ -1,4 +1,4 @@
-"""What an effect is called, by what the outcome is and the scale on which the arms are compared."""
+"""Names of effects, by the kind of outcome and the scale on which the arms are compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ODDS = {"binary": "odds ratio", "ordinal": "common odds ratio"}
 
 
 def effect_name(kind: str, scale: str) -> str:
-    """The name of an effect on the average.
+    """Name of an effect on the average.
 
     Examples
     --------

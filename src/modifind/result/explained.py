@@ -1,4 +1,4 @@
-"""What explanations are made with, as the methods tell it."""
+"""Constants of explanations that reports state."""
 
 from __future__ import annotations
 

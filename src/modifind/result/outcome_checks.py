@@ -11,13 +11,13 @@ from modifind.data.outcome_parts import MIN_SHARE
 from modifind.data.wording import counted
 from modifind.result.check_kinds import Check
 
-LARGEST_GAIN = 2.3  # nats per row that an outcome which is a number leaves to be learned: 99% of its variance
-LARGEST_GAIN_SHARE = 0.85  # of what there is to be learned of an outcome of levels
+MAX_GAIN = 2.3  # nats per row that an outcome which is a number leaves to be learned: 99% of its variance
+MAX_GAIN_SHARE = 0.85  # of what there is to be learned of an outcome of levels
 LEVELS = ("binary", "ordinal")
 
 
 def outcome_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Whether columns give the outcome together, and whether both arms have enough of it; only what is wrong."""
+    """Failed checks of whether columns give the outcome together and whether both arms have enough events."""
     if parts := settings.get("outcome_parts"):
         share = float(parts["share"])
         text = (
@@ -26,9 +26,9 @@ def outcome_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
         text += "it looks as if it was computed from them."
         yield Check("outcome_parts", None, share, MIN_SHARE, False, text)
     outcome = f"The outcome {settings.get('outcome_name') or ''}".strip()
-    for arm, found in (settings.get("few_events") or {}).items():
-        events, rows, usual = int(found["events"]), int(found["rows"]), f"{found['usual']:g}"
-        if events == 0 and not found["binary"]:
+    for arm, counts in (settings.get("few_events") or {}).items():
+        events, rows, usual = int(counts["events"]), int(counts["rows"]), f"{counts['usual']:g}"
+        if events == 0 and not counts["binary"]:
             text = f"{outcome} is constant ({usual}) in the {arm} arm: arms cannot be compared in what one has alone."
             yield Check("constant_arm", None, 0.0, 1.0, False, text)
         else:
@@ -40,16 +40,16 @@ def outcome_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _given_check(settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Whether held-out rows are predicted better than an outcome can be that was measured later."""
+    """Whether held-out rows are predicted better than is plausible for an outcome measured later."""
     model, kind = settings.get("model") or {}, settings.get("outcome_kind")
     gain = model.get("gain_over_marginal")
     if gain is None or kind == "count":  # of large counts there is more to learn
         return
-    value, limit = float(gain), LARGEST_GAIN
+    value, limit = float(gain), MAX_GAIN
     text = f"The model of the outcome predicts held-out rows {gain:.1f} nats per row better than none does"
     if kind in LEVELS:
         left = -max(model["held_out_log_likelihood"].values(), default=-math.inf)
-        value, limit = gain / (gain + left), LARGEST_GAIN_SHARE
+        value, limit = gain / (gain + left), MAX_GAIN_SHARE
         text = f"The model of the outcome explains {value:.0%} of what can be learned of held-out rows"
     if value > limit:
         text += ": some columns together all but determine the outcome, as what is measured before it does not."

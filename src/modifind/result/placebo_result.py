@@ -1,4 +1,4 @@
-"""What placebo treatments found: frozen, serialisable, and put into words."""
+"""Results of placebo runs: frozen, serialisable, and put into words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLUMNS = {"run": "int", "feature": "text", "p_value": "float", "selected": "boo
 
 @dataclass(frozen=True, eq=False)
 class PlaceboResult:
-    """What placebo treatments found.
+    """Result of analyses with placebo treatments.
 
     Attributes
     ----------
@@ -46,22 +46,22 @@ class PlaceboResult:
 
     @property
     def n_runs(self) -> int:
-        """Runs that were done."""
+        """Number of completed runs."""
         return int(self.table["run"].nunique())
 
     @property
     def n_found(self) -> int:
-        """Runs that selected anything."""
+        """Number of runs that selected anything."""
         return int(self.table.groupby("run")["selected"].any().sum())
 
     @property
     def ok(self) -> bool:
-        """Whether runs were done, and no more of them found something than chance allows."""
+        """Whether there are runs, and no more of them found something than chance allows."""
         return self.n_runs > 0 and not binom.sf(self.n_found - 1, self.n_runs, self.chance) < UNLIKELY
 
     @property
     def text(self) -> str:
-        """What was found, in a sentence.
+        """The result in a sentence.
 
         Examples
         --------
@@ -76,7 +76,7 @@ class PlaceboResult:
 
     @property
     def warning(self) -> str:
-        """What to make of too many finds; empty where there are none."""
+        """Advice where more was found than chance allows; empty otherwise."""
         if self.ok or not self.n_runs:
             return ""
         most = int(binom.isf(UNLIKELY, self.n_runs, self.chance))

@@ -1,4 +1,4 @@
-"""Tables as CSV that a spreadsheet shows and does not run."""
+"""Tables as CSV without text that a spreadsheet would run as a formula."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOVES = ("\t", "\r", "\n")
 
 
 def safe_cell(value: Any) -> Any:
-    """Text that a spreadsheet would take for a formula, with an apostrophe before it; anything else as it is.
+    """Prefix text that a spreadsheet would take for a formula with an apostrophe; return anything else unchanged.
 
     Examples
     --------

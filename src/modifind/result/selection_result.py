@@ -1,4 +1,4 @@
-"""What a fit found: frozen, serialisable, complete."""
+"""The result of a fit: frozen, serialisable, complete."""
 
 from __future__ import annotations
 
@@ -59,22 +59,22 @@ BOUND_TEST_COLUMNS: Columns = {"quantity": "text", "part": "text", "p_value": "f
 
 
 def no_changes() -> pd.DataFrame:
-    """What is known of changes where none were tested."""
+    """An empty table of changes."""
     return _empty(CHANGE_COLUMNS, "feature")
 
 
 def no_tests() -> pd.DataFrame:
-    """Tests of the whole table where there are none."""
+    """An empty table of tests."""
     return _empty(TEST_COLUMNS, "test")
 
 
 def no_subgroups() -> pd.DataFrame:
-    """Effects by subgroup where there are none."""
+    """An empty table of subgroups."""
     return _empty(SUBGROUP_COLUMNS)
 
 
 def no_scores() -> pd.DataFrame:
-    """A histogram of propensity scores where none was made."""
+    """An empty histogram of propensity scores."""
     return _empty(SCORE_COLUMNS)
 
 
@@ -191,7 +191,7 @@ class SelectionResult:
         Adjusted p-values keep the error over features and arms: a feature that is not selected in `table` is selected
         in none of them.
         """
-        return {label: own.table for label, own in (self.by_arm or {}).items()}
+        return {label: result.table for label, result in (self.by_arm or {}).items()}
 
     def contrast(self, label: Any) -> SelectionResult:
         """The comparison of one arm with the reference, as a result of two arms."""
@@ -210,7 +210,7 @@ class SelectionResult:
 
     @property
     def cautions(self) -> list[str]:
-        """What puts the answer in doubt: a text for every kind of check that bears on validity and failed.
+        """Reasons to doubt the answer: a text for every kind of check that bears on validity and failed.
 
         Where placebo treatments found more than chance allows, that is the last.
         """
@@ -219,16 +219,16 @@ class SelectionResult:
 
     @property
     def notes(self) -> list[str]:
-        """What else there is to know: warnings of the fit and checks that do not bear on validity, each once."""
+        """Further remarks: warnings of the fit and failed checks that do not bear on validity, each once."""
         cautions = set(self.cautions)
-        told = (message for message in self.warnings if message not in cautions)
-        return list(dict.fromkeys([*told, *self.concerns(validity=False)]))
+        messages = (message for message in self.warnings if message not in cautions)
+        return list(dict.fromkeys([*messages, *self.concerns(validity=False)]))
 
     def concerns(self, *, validity: bool | None = None) -> list[str]:
         """A text for every kind of check that failed, of those that bear on validity, those that do not, or both."""
         if self.by_arm is None:
             return concerns(self.checks, validity=validity)
-        by_arm = {label: own.concerns(validity=validity) for label, own in self.by_arm.items()}
+        by_arm = {label: result.concerns(validity=validity) for label, result in self.by_arm.items()}
         return merged_texts(by_arm, self.settings["control_label"])
 
     @property
@@ -276,7 +276,7 @@ class SelectionResult:
         return self.densities[str(column)].copy()
 
     def two_arms(self, what: str) -> SelectionResult:
-        """The result, unless it is of several arms: what is asked for is then that of a contrast."""
+        """Return the result itself; refuse one of several arms, of which only contrasts have `what`."""
         if self.by_arm:
             label = next(iter(self.by_arm))
             raise ValueError(f"{what} are those of a contrast; use contrast({label!r}) of the result")
@@ -303,7 +303,7 @@ class SelectionResult:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SelectionResult:
-        """Inverse of `to_dict`; a ValueError names the place in `data` that is not as it should be.
+        """Inverse of `to_dict`; a ValueError names the place in `data` that is wrong.
 
         Examples
         --------
@@ -312,12 +312,12 @@ class SelectionResult:
         ...
         ValueError: this result was written by another version of modifind, in the format 'modifind-result-7'; ...
         """
-        found = data.get("format") if isinstance(data, Mapping) else None
-        if not isinstance(found, str) or not found.startswith(FAMILY):
+        version = data.get("format") if isinstance(data, Mapping) else None
+        if not isinstance(version, str) or not version.startswith(FAMILY):
             raise ValueError(f"this is not a modifind result: expected format {FORMAT!r}")
-        if found != FORMAT:
+        if version != FORMAT:
             raise ValueError(
-                f"this result was written by another version of modifind, in the format {found[:40]!r}; this version "
+                f"this result was written by another version of modifind, in the format {version[:40]!r}; this version "
                 f"reads {FORMAT!r}. Open it with the version that wrote it, or repeat the fit with this one"
             )
         result: SelectionResult = decode({name: part for name, part in data.items() if name != "format"}, cls)
@@ -348,8 +348,8 @@ class SelectionResult:
     def wide_table(self) -> pd.DataFrame:
         """The table, of several arms with importance, p-values and selection of each contrast beside it."""
         parts: list[Any] = [
-            own[["importance", "p_value", "p_adjusted", "selected"]].add_suffix(f" ({label})")
-            for label, own in self.contrasts.items()
+            table[["importance", "p_value", "p_adjusted", "selected"]].add_suffix(f" ({label})")
+            for label, table in self.contrasts.items()
         ]
         return self.table.join(parts) if parts else self.table
 
@@ -359,15 +359,15 @@ class SelectionResult:
         shown = pd.DataFrame({"p": rows["p_value"].map(readable_p), "adjusted p": rows["p_adjusted"].map(readable_p)})
         if self.settings["adjust"] == "none":
             shown = shown.drop(columns="adjusted p")
-        said = self.changes["verdict"].reindex(rows.index) if len(self.changes) else None
+        verdicts = self.changes["verdict"].reindex(rows.index) if len(self.changes) else None
         plain = np.where(rows["selected"], "Changes the effect.", "No change found.")
-        shown["what changes"] = plain if said is None else np.where(said.fillna("") == "", plain, said)
+        shown["what changes"] = plain if verdicts is None else np.where(verdicts.fillna("") == "", plain, verdicts)
         by_arm = self.by_arm or {}
-        told = {label: own.summary()["what changes"] for label, own in by_arm.items()}
+        sentences = {label: result.summary()["what changes"] for label, result in by_arm.items()}
         for name in self.selected if by_arm else ():
-            chosen = [label for label, own in by_arm.items() if bool(own.table.loc[name, "selected"])]
-            said_of = " ".join(f"{label}: {told[label].to_dict()[name]}" for label in chosen)
-            shown.at[name, "what changes"] = said_of or "Changes the effect."
+            chosen = [label for label, result in by_arm.items() if bool(result.table.loc[name, "selected"])]
+            combined = " ".join(f"{label}: {sentences[label].to_dict()[name]}" for label in chosen)
+            shown.at[name, "what changes"] = combined or "Changes the effect."
         return shown.rename_axis("feature")
 
     def to_markdown(self) -> str:

@@ -54,7 +54,7 @@ class _OfEvery(TypedDict):
 
 
 class Settings(_OfEvery, total=False):
-    """Settings of every result, and those that some have."""
+    """Types of the settings that reports, figures and messages use; a result may have others."""
 
     design: _Design
     propensity_clip: list[float]
@@ -115,7 +115,7 @@ class _BySelection(TypedDict):
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Refuse settings, decoded as `Settings`, that their kind of test does not have or that no run can have had.
+    """Refuse settings that do not belong to the kind of test or that no run can have had.
 
     Raises
     ------

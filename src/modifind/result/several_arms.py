@@ -1,4 +1,4 @@
-"""Words for what is the same in every comparison of two arms, and for what is not."""
+"""Texts that comparisons of several arms have in common, and those that they do not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def merged_texts(by_arm: Mapping[str, Iterable[str]], reference: Any) -> list[str]:
-    """Texts of comparisons with a reference, each once; one that not all of them have names those that do.
+    """Merge texts of comparisons with a reference; a text that not all of them have names those that do.
 
     Examples
     --------
@@ -19,6 +19,6 @@ def merged_texts(by_arm: Mapping[str, Iterable[str]], reference: Any) -> list[st
         for text in dict.fromkeys(texts):
             owners.setdefault(text, []).append(label)
     return [
-        text if len(own) == len(by_arm) else f"{text} ({', '.join(map(repr, own))} against {str(reference)!r})"
-        for text, own in owners.items()
+        text if len(labels) == len(by_arm) else f"{text} ({', '.join(map(repr, labels))} against {str(reference)!r})"
+        for text, labels in owners.items()
     ]

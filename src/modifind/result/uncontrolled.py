@@ -7,7 +7,7 @@ from typing import Any
 
 
 def uncontrolled(settings: Mapping[str, Any]) -> list[str]:
-    """Reasons in the settings of a result; none for a test that is valid as far as its models are right.
+    """Settings of a result that give up control of error rates, in words; empty where it is controlled.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def uncontrolled(settings: Mapping[str, Any]) -> list[str]:
 
 
 def control_sentence(settings: Mapping[str, Any]) -> str:
-    """That error rates are not controlled, and why; empty where they are."""
+    """A clause that says why error rates are not controlled; empty where they are."""
     reasons = uncontrolled(settings)
     return f"error rates are not controlled, because {'; '.join(reasons)}" if reasons else ""
 

@@ -50,7 +50,7 @@ def _write_and_rename(target: Path, content: bytes, keep: bool) -> None:
 
 
 def _link(temporary: str, target: Path) -> None:
-    """Give a file its name unless another has it; of two who try at once one does."""
+    """Give a file its name unless it is taken; of two attempts at once, one succeeds."""
     try:
         os.link(temporary, target)
     except FileExistsError:
