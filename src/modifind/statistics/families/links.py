@@ -34,7 +34,7 @@ class Link(ABC):
 
     @abstractmethod
     def location(self, eta: Array) -> Array:
-        """The way back."""
+        """The location that belongs to eta."""
 
     @abstractmethod
     def slope(self, location: Array) -> Array | float:
