@@ -21,8 +21,8 @@ NODES_PER_BANDWIDTH = 2.9
 QUADRATURE_WEIGHT = float(np.sqrt(4.0 / np.pi) / NODES_PER_BANDWIDTH)
 REACH = 2.2
 MAX_DENSE_RANGE = 24.0  # bandwidths of range that one dense grid serves
-LATTICE = 400  # values between the ends of a range that a map is to be good at
-PIVOT_VALUES = 20_000
+N_LATTICE = 400  # values between the limits of a column that its map is fitted to as well
+MAX_PIVOT_VALUES = 20_000  # among which pivots are looked for
 
 
 def median_bandwidth(
@@ -134,9 +134,13 @@ def reduce_map(features: Array, *, tolerance: float = 1e-10) -> Array:
     A thousand random Fourier features of one variable span some thirty directions. Inner products are all a
     kernel statistic sees, so the rotated and cut map gives the same number at a fraction of the cost.
     """
+    return np.ascontiguousarray(features @ _rank_rotation(features, tolerance))
+
+
+def _rank_rotation(features: Array, tolerance: float) -> Array:
+    """Rotation of a feature map onto its numerical rank."""
     _, vectors = np.linalg.eigh(features.T @ features)
-    rotated = features @ vectors
-    return np.ascontiguousarray(rotated[:, np.square(rotated).max(axis=0) > tolerance])
+    return vectors[:, np.square(features @ vectors).max(axis=0) > tolerance]
 
 
 def spectral_map(values: Array, bandwidth: float, *, reduce: bool = True) -> Array:
@@ -161,7 +165,7 @@ def spectral_map(values: Array, bandwidth: float, *, reduce: bool = True) -> Arr
 
 @dataclass(frozen=True)
 class SpectralMap:
-    """The same map for any values of one column, of which some are known.
+    """The map of `spectral_map` for any values of a column, made from some of them.
 
     Attributes
     ----------
@@ -188,7 +192,7 @@ class SpectralMap:
         reduce: bool = True,
         tolerance: float = 1e-10,
     ) -> SpectralMap:
-        """A map for values like these, or where they are only some of a column for all values between its limits."""
+        """A map for values like these; where they are some of a column, for all values between its limits."""
         low, high = limits or (float(values.min()), float(values.max()))
         if high - low > MAX_DENSE_RANGE * bandwidth:
             candidates = _spread(values)
@@ -197,26 +201,24 @@ class SpectralMap:
         plain = cls(bandwidth, dense_nodes(low, high, bandwidth))
         if not reduce:
             return plain
-        features = plain(values if limits is None else np.concatenate((values, np.linspace(low, high, LATTICE))))
-        _, vectors = np.linalg.eigh(features.T @ features)
-        return replace(plain, rotation=vectors[:, np.square(features @ vectors).max(axis=0) > tolerance])
+        features = plain(values if limits is None else np.concatenate((values, np.linspace(low, high, N_LATTICE))))
+        return replace(plain, rotation=_rank_rotation(features, tolerance))
 
     def __call__(self, values: Array) -> Array:
         """The map of some values, shape (n, k)."""
         if self.factor is not None:
             near = gaussian_gram(self.points, values, self.bandwidth)
-            found: Array = solve_triangular(self.factor, near, lower=True).T
-            return found
+            return np.asarray(solve_triangular(self.factor, near, lower=True).T)
         features: Array = np.sqrt(QUADRATURE_WEIGHT) * root_kernel(values, self.bandwidth, self.points)
         return features if self.rotation is None else features @ self.rotation
 
 
 def _spread(values: Array) -> Array:
-    """The values, or of very many both ends and some in between."""
-    if values.size <= PIVOT_VALUES:
+    """The values; of very many both ends and some in between."""
+    if values.size <= MAX_PIVOT_VALUES:
         return values
-    ordered, quarter = np.unique(values), PIVOT_VALUES // 4
-    if ordered.size <= PIVOT_VALUES:
+    ordered, quarter = np.unique(values), MAX_PIVOT_VALUES // 4
+    if ordered.size <= MAX_PIVOT_VALUES:
         return ordered
     between = ordered[quarter:-quarter]
     step = -(-between.size // (2 * quarter))
@@ -226,7 +228,7 @@ def _spread(values: Array) -> Array:
 def _pivoted_cholesky(
     values: Array, bandwidth: float, tolerance: float = 1e-10, max_components: int = 1000
 ) -> tuple[NDArray[np.intp], Array]:
-    """Places of the pivots, and columns whose products are the Gram matrix."""
+    """Indices of the pivots, and columns whose products are the Gram matrix."""
     # |K - UU'|_ij <= sqrt(residual_i residual_j), so stopping on the largest residual bounds every entry.
     residual = np.ones(values.size)
     columns = np.empty((max_components, values.size))
@@ -250,7 +252,7 @@ def dense_nodes(low: float, high: float, bandwidth: float) -> Array:
 
 
 def root_kernel(values: Array, bandwidth: float, nodes: Array) -> Array:
-    """What values add to nodes; products of two, summed over nodes, are the kernel."""
+    """Kernel roots between values and nodes: products of two, summed over nodes, are the kernel."""
     scaled = (values[:, None] - nodes) * (np.sqrt(2.0) / bandwidth)
     np.multiply(scaled, scaled, out=scaled)
     np.negative(scaled, out=scaled)

@@ -1,8 +1,8 @@
 """The weighted conditional MMD of whole batches of resampled columns, by torch on any device.
 
-The sums are those of `kernel_sums.GroupSums` and of the dense grid of `kernel_sums.KernelSums`, in double precision and
-with the same nodes, so that results agree with `PreparedWCMMD.importance` to rounding. Columns whose range needs cells
-that follow the data, and those with a row so far from an arm that its kernel sums underflow, are left to numpy.
+The sums are those of `kernel_sums.GroupSums` and `kernel_sums.GridSums`, in double precision and with the same nodes,
+so that results agree with `PreparedWCMMD.importance` to rounding. Columns whose range needs cells that follow the data,
+and those with a row so far from an arm that its kernel sums underflow, are left to numpy.
 """
 
 from __future__ import annotations
@@ -49,13 +49,9 @@ class DeviceWCMMD(OnDevice):
         super().__init__(device, "WCMMD(device=...)")
         self.hajek = prepared.weighting == "hajek"
         self.bandwidth, self.n_levels = bandwidth, n_levels
-        # As in numpy the control arm comes first, so that each arm is a slice.
-        order = np.argsort(prepared.treatment, kind="stable")
-        self.n_rows, self.n_control = order.size, int((prepared.treatment == 0).sum())
-        self.order = self.tensor(order)
-        ones = np.ones((order.size, 1))
-        self.columns = self.tensor(np.concatenate((ones, prepared.outcome_map[order]), axis=1))
-        self.row_weights = self.tensor(prepared.row_weights.values[order])
+        self.n_rows, self.n_control = prepared.order.size, prepared.n_control
+        self.order, self.columns = self.tensor(prepared.order), self.tensor(prepared.columns)
+        self.row_weights = self.tensor(prepared.row_weights.values[prepared.order])
 
     def importances(
         self, columns: Array, scores: Callable[[torch.Tensor], torch.Tensor]
@@ -75,17 +71,17 @@ class DeviceWCMMD(OnDevice):
         left : boolean array of shape (k,)
             Columns that numpy is to evaluate.
         """
-        found, left = np.empty(len(columns)), np.empty(len(columns), dtype=bool)
+        values, left = np.empty(len(columns)), np.empty(len(columns), dtype=bool)
         step = max(1, BLOCK_CELLS // (self._width() * self.n_rows))
         for start in range(0, len(columns), step):
-            part = slice(start, start + step)
-            x = self.tensor(columns[part])
+            batch = slice(start, start + step)
+            x = self.tensor(columns[batch])
             followed = scores(x)[:, self.order]
             followed[:, : self.n_control] = 1.0 - followed[:, : self.n_control]
             evaluate = self._over_levels if self.n_levels else self._over_rows
             variance, undone = evaluate(x[:, self.order], followed.reciprocal_() * self.row_weights)
-            found[part], left[part] = variance.cpu().numpy(), undone.cpu().numpy()
-        return found, left
+            values[batch], left[batch] = variance.cpu().numpy(), undone.cpu().numpy()
+        return values, left
 
     def _width(self) -> int:
         """Numbers per row and resample."""
@@ -127,8 +123,8 @@ class DeviceWCMMD(OnDevice):
         product = left[..., whole:] @ right[whole:]
         if n_pieces:
             pieces = left[..., :whole].unflatten(2, (n_pieces, PIECE)).flatten(0, 1).transpose(0, 1)
-            found = self.torch.bmm(pieces, right[:whole].unflatten(0, (n_pieces, PIECE)))
-            product = product + found.sum(dim=0).unflatten(0, (k, g))
+            products = self.torch.bmm(pieces, right[:whole].unflatten(0, (n_pieces, PIECE)))
+            product = product + products.sum(dim=0).unflatten(0, (k, g))
         return product
 
     def _difference(
