@@ -25,7 +25,7 @@ Sources: TypeAlias = Sequence[tuple[slice, Array]]
 CELL_NODES = 17
 CELL_WIDTH = CELL_NODES / NODES_PER_BANDWIDTH
 # Sums whose total weight is below this may be dominated by rows outside the cells in reach; see `nearest_weights`.
-NEGLIGIBLE = 1e-10
+NEGLIGIBLE_WEIGHT = 1e-10
 MANY_LEVELS = 50
 ROW_BLOCK = 500  # rows whose sums stay in cache
 MANY_CELLS = 2.0**52  # from zero: further out, neighbouring numbers are further apart than a cell is wide

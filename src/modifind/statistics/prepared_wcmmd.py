@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
 from modifind.statistics.contract import Column, Nuisances
-from modifind.statistics.kernel_sums import NEGLIGIBLE, DenseSums, GroupSums, LocalSums, kernel_sums, relative_kernel
+from modifind.statistics.kernel_sums import (
+    NEGLIGIBLE_WEIGHT,
+    DenseSums,
+    GroupSums,
+    LocalSums,
+    kernel_sums,
+    relative_kernel,
+)
 from modifind.statistics.kernels import SpectralMap, gaussian_gram
 from modifind.statistics.wcmmd_sums import ColumnSums, D2Moments, FarSums
 
@@ -136,7 +143,7 @@ class PreparedWCMMD:
         x, sources = self._sources(column)
         sums = self._local_sums(x, column)
         d2, smallest = self._distances(sums, self._collected(sums, sources), x.size)
-        far = np.flatnonzero(smallest < NEGLIGIBLE)
+        far = np.flatnonzero(smallest < NEGLIGIBLE_WEIGHT)
         if far.size and not sums.reaches_all:
             arms = [(x[rows], weighted) for rows, weighted in sources]
             d2[far] = FarSums.of(x[far], column.bandwidth, arms).d2
@@ -271,7 +278,7 @@ class PreparedWCMMD:
         d2, smallest = self._distances(sums, list(collected), x.size)
         if sums.reaches_all:
             return D2Moments.of(d2, row_weights)
-        far = smallest < NEGLIGIBLE
+        far = smallest < NEGLIGIBLE_WEIGHT
         counts = np.ones(int(far.sum()))
         return D2Moments.of(d2[~far], row_weights[~far], np.column_stack((x[far], counts, row_weights[far])))
 

@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 from modifind._torch import OnDevice
 from modifind._typing import Array
-from modifind.statistics.kernel_sums import NEGLIGIBLE
+from modifind.statistics.kernel_sums import NEGLIGIBLE_WEIGHT
 from modifind.statistics.kernels import MAX_DENSE_RANGE, NODES_PER_BANDWIDTH, QUADRATURE_WEIGHT, REACH
 from modifind.statistics.prepared_wcmmd import PreparedWCMMD
 
 if TYPE_CHECKING:
     import torch
 
-BLOCK_CELLS = 2**26  # numbers held at a time in the largest arrays: half a gigabyte
+DEVICE_CELLS = 2**26  # numbers held at a time in the largest arrays: half a gigabyte
 PIECE = 2048
-TINY = np.finfo(float).tiny
+MIN_COUNT = np.finfo(float).tiny
 MAX_NODES = math.ceil((MAX_DENSE_RANGE + 2 * REACH) * NODES_PER_BANDWIDTH) + 2
 
 
@@ -72,7 +72,7 @@ class DeviceWCMMD(OnDevice):
             Columns that numpy is to evaluate.
         """
         values, left = np.empty(len(columns)), np.empty(len(columns), dtype=bool)
-        step = max(1, BLOCK_CELLS // (self._width() * self.n_rows))
+        step = max(1, DEVICE_CELLS // (self._width() * self.n_rows))
         for start in range(0, len(columns), step):
             batch = slice(start, start + step)
             x = self.tensor(columns[batch])
@@ -88,7 +88,7 @@ class DeviceWCMMD(OnDevice):
         return self.n_levels or MAX_NODES + 2 * self.columns.shape[1]
 
     def _blocks(self, start: int, stop: int, n_columns: int) -> Iterator[slice]:
-        step = max(1, BLOCK_CELLS // (self._width() * n_columns))
+        step = max(1, DEVICE_CELLS // (self._width() * n_columns))
         for at in range(start, stop, step):
             yield slice(at, min(at + step, stop))
 
@@ -149,7 +149,7 @@ class DeviceWCMMD(OnDevice):
         known = (smallest > 0) if self.hajek else (counts > 0)
         d2, counts = d2.masked_fill(~known, 0.0), counts * known
         n_known = counts.sum(dim=1, keepdim=True)
-        deviation = d2 - (counts * d2).sum(dim=1, keepdim=True) / n_known.clamp_min(TINY)
+        deviation = d2 - (counts * d2).sum(dim=1, keepdim=True) / n_known.clamp_min(MIN_COUNT)
         variance = (counts * deviation.square()).sum(dim=1) / (self.n_rows - 1)
         return variance, torch.zeros_like(known[:, 0])
 
@@ -191,6 +191,6 @@ class DeviceWCMMD(OnDevice):
             sums = roots(rows).transpose(1, 2) @ moments
             d2[:, rows], smallest[:, rows] = self._difference(*sums.split((width, width, 1), dim=2))
         if self.hajek:
-            left = left | (smallest < NEGLIGIBLE).any(dim=1)
+            left = left | (smallest < NEGLIGIBLE_WEIGHT).any(dim=1)
         deviation = d2 - (d2 @ self.row_weights / self.n_rows)[:, None]
         return deviation.square() @ self.row_weights / (self.n_rows - 1), left

@@ -21,7 +21,7 @@ from modifind.statistics.families.contract import Family, Origin, in_origin, ref
 from modifind.statistics.families.links import IDENTITY, Link
 
 AMOUNTS = "outcome='amount' needs amounts of 0 or more", ". Use outcome='numeric'"
-MIN_SPREAD = 1e-3
+MIN_LOG_SPREAD = 1e-3
 TINY = np.finfo(np.float64).tiny
 
 
@@ -87,7 +87,7 @@ class Amount(Family):
     def fitted(self, y: Array, location: Array, scale: Array, weights: Weights | None = None) -> Self:
         """The same with the spread of the logarithms."""
         logs = np.log(y[y > 0] / scale[y > 0])
-        return replace(self, spread=max(robust_spread(logs), MIN_SPREAD)) if logs.size else self
+        return replace(self, spread=max(robust_spread(logs), MIN_LOG_SPREAD)) if logs.size else self
 
     def log_density(self, y: Array, location: Array | float, scale: Array | float, shape: Array | float) -> Array:
         """Log-density of both parts."""

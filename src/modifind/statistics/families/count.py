@@ -19,7 +19,7 @@ from modifind.statistics.families.links import IDENTITY, Link
 MIN_MEAN = 1e-3
 MIN_DISPERSION, MAX_DISPERSION = 1e-3, 50.0
 MAX_FITTED_ROWS = 50_000  # that the dispersion is estimated from
-MAX_SHARE = 0.25  # of the sum of all: where a row has more, counts are cut
+MAX_SINGLE_SHARE = 0.25  # of the sum of all: where a row has more, counts are cut
 CUT_SHARES = 10  # no row keeps more than one of so many shares of the sum
 MIN_CUT_QUANTILE = 0.98  # counts are never cut below it
 
@@ -126,7 +126,7 @@ def _largest_kept(y: Array) -> float:
     (100.0, inf)
     """
     total = y.sum()
-    if not y.max() > MAX_SHARE * total:
+    if not y.max() > MAX_SINGLE_SHARE * total:
         return np.inf
     largest = np.sort(y)[::-1][:CUT_SHARES]
     rest = total - np.concatenate(([0.0], np.cumsum(largest)[:-1]))

@@ -14,7 +14,7 @@ from modifind.nuisance.regression.blocks import random_rows
 from modifind.statistics.families.contract import Family, Origin
 from modifind.statistics.families.links import LINKS, Link
 
-MAX_LEVELS = 10
+MAX_OUTCOME_LEVELS = 10
 MAX_FITTED_ROWS = 50_000  # that thresholds are estimated from
 MIN_LEVEL_CHANCE = 1e-9
 
@@ -49,9 +49,9 @@ class Ordinal(Family):
     def of(cls, y: Array, link: Link) -> Self:
         """The family of 2 to 10 levels."""
         levels = np.unique(y)
-        if levels.size > MAX_LEVELS:
+        if levels.size > MAX_OUTCOME_LEVELS:
             raise ValueError(
-                f"outcome='ordinal' takes at most {MAX_LEVELS} ordered levels; found {levels.size} in y. Use "
+                f"outcome='ordinal' takes at most {MAX_OUTCOME_LEVELS} ordered levels; found {levels.size} in y. Use "
                 "outcome='numeric', or combine levels"
             )
         codes = np.searchsorted(levels, y).astype(np.float64)

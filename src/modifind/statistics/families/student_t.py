@@ -21,7 +21,7 @@ from modifind.nuisance.regression.density import (
 from modifind.statistics.families.contract import Family, Origin, refuse_negative
 from modifind.statistics.families.links import IDENTITY, Link
 
-N_STEPS = 50
+MAX_MARGINAL_STEPS = 50
 NEVER_NEGATIVE = "effect_scale='ratio' needs an outcome that is never negative"
 MIN_RELATIVE_LOCATION = 0.02  # of the mean of an outcome whose ratios matter
 
@@ -92,7 +92,7 @@ class StudentT(Family):
         least_scale = max(least_scale, np.finfo(float).tiny)
         for shape in SHAPES:
             location, scale = float(np.median(y)), max(robust_spread(y), least_scale)
-            for _ in range(N_STEPS):
+            for _ in range(MAX_MARGINAL_STEPS):
                 weight = student_weight((y - location) / scale, shape)
                 moved = float(weight @ y / weight.sum())
                 spread = max(float(np.sqrt(weight @ (y - moved) ** 2 / y.size)), least_scale)
