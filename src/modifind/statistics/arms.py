@@ -1,4 +1,4 @@
-"""What the two arms have in common, what sets them apart, and how far held-out rows bear the difference out."""
+"""What the two arms share, how they differ, and how much of the difference held-out rows bear out."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class CommonPart:
 
     @classmethod
     def of(cls, family: Family, location: Array, scale: Array, scores: Array, level: float = 0.0) -> CommonPart:
-        """From predictions of shape (n, 2), propensity scores, and the arms' contrast that all rows share."""
+        """The common part of predictions of shape (n, 2), at the contrast of the arms that all rows share."""
         share, common = _common(family, location, family.variance(location, scale), scores)
         precision = null_precision(family, location, scale, scores, level)
         return cls(share, common, np.log(scale).mean(axis=1), precision)

@@ -1,4 +1,4 @@
-"""Levels of a category that a row's models cannot tell apart, taken as one point of the category's distribution."""
+"""Levels of a category that the models of a row cannot tell apart, which are one point of its distribution."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LevelGroups:
 
     @classmethod
     def of(cls, alike: list[list[NDArray[np.intp]]], folds: list[Ints]) -> LevelGroups:
-        """From the groups of every fold's models and the rows' folds, for every repeat.
+        """The groups of rows, from those of each fold's models and the folds of the rows, for each repeat.
 
         Examples
         --------

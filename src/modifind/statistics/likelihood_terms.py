@@ -1,4 +1,4 @@
-"""What every row adds to the effect-likelihood statistic, given one cross-fit; `effect_likelihood` has the formula."""
+"""Terms of the effect-likelihood statistic, row by row, given one cross-fit; `effect_likelihood` has the formula."""
 
 from __future__ import annotations
 

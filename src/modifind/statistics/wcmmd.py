@@ -160,7 +160,7 @@ class WCMMD(Statistic):
         return self.with_bandwidth(weighted_bandwidth(y, row_weights, rng), y, treatment, rng, row_weights)
 
     def check(self) -> None:
-        """Refuse settings that have no meaning for any table."""
+        """Refuse settings that are invalid for any table."""
         check_choice("estimator", self.estimator, ESTIMATORS)
         check_choice("weighting", self.weighting, WEIGHTINGS)
         check_choice("resample_weights", self.resample_weights, RESAMPLE_WEIGHTS)

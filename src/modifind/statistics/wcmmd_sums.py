@@ -21,7 +21,7 @@ MAX_FAR_VALUES = 10_000  # of rows far from an arm; where there are more, D2 is 
 
 @dataclass(frozen=True)
 class ColumnSums:
-    """What rows add to nodes or categories: for rows with a value and for those without, the sums of every source."""
+    """Sums of every source at nodes or in categories, for rows with a value and for those without."""
 
     parts: Mapping[str, tuple[Array | CellSums, ...]]
 

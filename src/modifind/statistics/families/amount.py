@@ -144,7 +144,7 @@ class Amount(Family):
         return treated / (treated + control)
 
     def scale_information(self, location: Array, scores: Array) -> Array:
-        """As much as both arms have amounts."""
+        """Information in proportion to the amounts that both arms have."""
         return location[..., 0] * location[..., 1] / (scores * location[..., 1] + (1 - scores) * location[..., 0])
 
     def scale_score(self, residual: Array, shape: float) -> Array:

@@ -77,7 +77,7 @@ class Bernoulli(MeanFamily):
     def expected(
         self, location: Array, scale: Array, shape: float, marks: Array, y: Array, weights: Array, origin: Origin
     ) -> Array:
-        """From the two values of y, which is not coded here."""
+        """Expectations from the two values of y, which is not coded here."""
         low, high = y.min(), y.max()
         mean = low + (high - low) * location
         square = low**2 + (high**2 - low**2) * location

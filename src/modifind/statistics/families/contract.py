@@ -1,4 +1,4 @@
-"""What a family of outcomes must have, so that effects on outcomes of its kind can be tested.
+"""The contract of a family of outcomes: what is needed to test effects on outcomes of a kind.
 
 A family is one class, named in `FAMILIES` of this package (`choice` says which takes an outcome), or an object of the
 user's, ``ModifierSelector(outcome=MyFamily())``. Models of the outcome (`nuisance.outcome`) predict a location and a
@@ -218,7 +218,7 @@ class MeanFamily(Family):
     def expected(
         self, location: Array, scale: Array, shape: float, marks: Array, y: Array, weights: Array, origin: Origin
     ) -> Array:
-        """From mean, variance and distribution function."""
+        """Expectations from the mean, the variance and the distribution function."""
         mean = np.clip(location, *self.bounds)
         below = self.at_most(origin[0] + origin[1] * marks, mean[:, None])
         return in_origin(mean, self.outcome_variance(mean) + mean**2, below, origin)

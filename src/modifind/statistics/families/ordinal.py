@@ -102,7 +102,7 @@ class Ordinal(Family):
     def expected(
         self, location: Array, scale: Array, shape: float, marks: Array, y: Array, weights: Array, origin: Origin
     ) -> Array:
-        """From the chances of levels."""
+        """Expectations from the chances of the levels."""
         levels = (np.array(self.levels) - origin[0]) / origin[1]
         codes = np.arange(levels.size, dtype=np.float64)
         up, below = up_to(codes, location[:, None], np.array(self.thresholds))
