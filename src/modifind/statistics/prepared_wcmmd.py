@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, field, replace
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 from typing import Any, TypeVar
 
 import numpy as np
@@ -56,10 +56,6 @@ class PreparedWCMMD:
         The same for control and for treated rows.
     spectral : SpectralMap, optional
         The map of outcomes for any rows, where these are some of a table in pieces.
-    order : int array of shape (n,)
-        Rows with the control arm first, so that each arm is a slice and nothing is gathered.
-    columns : array of shape (n, 1 + k)
-        What is summed over rows in that order: ones, and the map of the outcomes.
     """
 
     treatment: Ints
@@ -72,17 +68,22 @@ class PreparedWCMMD:
     weight_cap: float | None = None
     arm_caps: tuple[float, float] | None = None
     spectral: SpectralMap | None = None
-    order: NDArray[np.intp] = field(init=False, repr=False)
-    columns: Array = field(init=False, repr=False)
-    n_control: int = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        order = np.argsort(self.treatment, kind="stable")
-        columns = np.ones((order.size, 1))
-        if self.outcome_map is not None:
-            columns = np.concatenate((columns, self.outcome_map[order]), axis=1)
-        for name, value in (("order", order), ("columns", columns), ("n_control", int((self.treatment == 0).sum()))):
-            object.__setattr__(self, name, value)
+    @cached_property
+    def n_control(self) -> int:
+        """Number of rows in the control arm."""
+        return int((self.treatment == 0).sum())
+
+    @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """Rows with the control arm first, so that each arm is a slice and nothing is gathered."""
+        return np.argsort(self.treatment, kind="stable")
+
+    @cached_property
+    def columns(self) -> Array:
+        """What is summed over rows in that order: ones, and the map of the outcomes."""
+        ones = np.ones((self.order.size, 1))
+        return ones if self.outcome_map is None else np.concatenate((ones, self.outcome_map[self.order]), axis=1)
 
     def curve(self, x: Array, scores: Array, *, bandwidth: float, n_levels: int = 0) -> Array:
         """D2 at every row.
