@@ -503,7 +503,7 @@ def adjusted(p: np.ndarray) -> np.ndarray:
 
 def median_distances(columns: np.ndarray) -> np.ndarray:
     """Median distance between rows of each column, of shape (..., n); of non-zero ones where half of them are zero."""
-    from modifind.statistics.kernels import median_bandwidth
+    from modifind.statistics.wcmmd import median_bandwidth
 
     flat = columns.reshape(-1, columns.shape[-1])
     return np.array([median_bandwidth(own) for own in flat]).reshape(columns.shape[:-1])

@@ -25,7 +25,7 @@ from modifind.explain.couplings import benefit_bounds, correlation_bounds, varia
 from modifind.explain.local import local_bandwidth
 from modifind.explain.local_distributions import ENDS
 from modifind.explain.reading import GivenRows
-from modifind.statistics.kernels import median_bandwidth
+from modifind.statistics.wcmmd import median_bandwidth
 
 Quantiles = Callable[[np.ndarray], np.ndarray]
 SAME_VALUES = 1e-9

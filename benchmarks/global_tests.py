@@ -17,7 +17,8 @@ from scipy import stats
 
 import designs
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.statistics.kernels import gaussian_gram, median_bandwidth
+from modifind.statistics.kernels import gaussian_gram
+from modifind.statistics.wcmmd import median_bandwidth
 
 PERMUTATIONS = 199
 QUARTERS = stats.norm.ppf([0.25, 0.5, 0.75])

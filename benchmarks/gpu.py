@@ -40,7 +40,7 @@ from modifind.nuisance.propensity.on_device import DeviceProfile
 from modifind.nuisance.propensity.scores import EarlyStoppedMLP, FittedPropensity
 from modifind.presets import uai2022
 from modifind.statistics import WCMMD
-from modifind.statistics.kernels import median_bandwidth
+from modifind.statistics.wcmmd import median_bandwidth
 from modifind.statistics.wcmmd_torch import DeviceWCMMD
 
 METHODS = ("preset", "wcmmd", "default")

@@ -24,7 +24,7 @@ from modifind.inference import ConditionalRandomizationTest
 from modifind.nuisance.conditional import BoostingSampler, Conditional, CVAESampler, GaussianSampler, MarginalSampler
 from modifind.nuisance.propensity.scores import EarlyStoppedMLP, PropensityModel
 from modifind.statistics import WCMMD
-from modifind.statistics.kernels import median_bandwidth
+from modifind.statistics.wcmmd import median_bandwidth
 
 FEATURES = ("age", "female", "cigarettes_month")
 SAMPLERS = {

@@ -30,7 +30,7 @@ from modifind.engine import analysis, fitting, models
 from modifind.nuisance.conditional import AutoSampler
 from modifind.nuisance.outcome import AdditiveLearner, BoostingLearner
 from modifind.statistics import WCMMD, EffectLikelihood, wcmmd_importance
-from modifind.statistics.kernels import median_bandwidth
+from modifind.statistics.wcmmd import median_bandwidth
 
 PAPER_SECONDS = 10_360  # the paper's run time at n=2000, d=30, B=100
 

@@ -169,7 +169,7 @@ class Slopes(Statistic):
 @pytest.mark.parametrize(
     ("settings", "rows", "message"),
     [
-        ({}, {"sample_weight": np.arange(1.0, 201)}, "Slopes takes no weights of rows; leave sample_weight out"),
+        ({}, {"sample_weight": np.arange(1.0, 201)}, "Slopes does not support sample weights; leave sample_weight out"),
         ({}, {"clusters": np.arange(200) // 2}, "clusters needs statistic='effect_likelihood'; resampled .* Slopes"),
         ({"feature_groups": {"both": ["X1", "X2"]}}, {}, "feature_groups need .* Slopes looks at one column"),
     ],
@@ -278,7 +278,7 @@ def test_a_checkpoint_of_another_object_of_the_same_class_is_refused(tmp_path):
 def test_missing_values_are_refused_for_statistics_that_do_not_take_them():
     data = make_modifiers("LinMean", n_samples=100, n_features=5, random_state=0)
     gaps = data.X.assign(X1=data.X["X1"].where(data.X["X1"] > -1))
-    with pytest.raises(ValueError, match="Slopes takes no missing values, which there are in X1; fill them"):
+    with pytest.raises(ValueError, match=r"Slopes does not support missing values \(found in X1\); fill them"):
         ModifierSelector(Slopes(), missing="category").fit(gaps, data.y, data.treatment)
 
 

@@ -143,5 +143,5 @@ def test_terms_of_other_rows_are_refused():
 
 def test_what_needs_clusters_is_refused_where_the_statistic_takes_none():
     X, y, arms, sites = table(3)
-    with pytest.raises(ValueError, match="'nothing' takes rows as independent; set takes_clusters = True"):
+    with pytest.raises(ValueError, match="'nothing' assumes independent rows; set takes_clusters = True"):
         p_values(Nothing, X, y, arms, sites)

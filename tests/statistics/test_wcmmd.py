@@ -74,19 +74,9 @@ def test_example_1_importance_converges_to_the_population_value(estimator, n, r,
     h = 1.0
     k1, k2 = np.exp(-1.0), np.exp(-4.0)
     d2 = 1.5 + 0.5 * k2 - 2 * k1
-    x, y, treatment, propensity = simulate_tables(EXAMPLE, n, seed=1)
-    found, curve = wcmmd_importance(
-        x,
-        y,
-        treatment,
-        propensity,
-        discrete=True,
-        estimator=estimator,
-        weighting=weighting,
-        y_bandwidth=h,
-        n_components=max(r, 1),
-        random_state=2,
-    )
+    settings = {"estimator": estimator, "weighting": weighting, "y_bandwidth": h, "n_components": max(r, 1)}
+    x, *rest = simulate_tables(EXAMPLE, n, seed=1)
+    found, curve = wcmmd_importance(x, *rest, discrete=True, random_state=2, **settings)
     # Sampling error of D2(0). Hajek: Y0 is constant and Y1 = +-1 with estimated share 1/2 + t adds
     # 2(1-k2)t^2, with var t = E[1/e]/(4 n/2) and E[1/e] < 2.9. Horvitz-Thompson: weight totals 1 + u1, 1 + u0
     # with variance below 1.9/(n/2) move it by 2(1/2 + k2/2 - k1)u1 + 2(1 - k1)u0 to first order.
@@ -110,19 +100,9 @@ def test_example_1_importance_converges_to_the_population_value(estimator, n, r,
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 @pytest.mark.parametrize(("estimator", "n"), [("spectral", 40000), ("rff", 8000), ("exact", 4000)])
 def test_counterexample_has_no_importance(estimator, n, weighting):
-    x, y, treatment, propensity = simulate_tables(COUNTEREXAMPLE, n, seed=3)
-    found, curve = wcmmd_importance(
-        x,
-        y,
-        treatment,
-        propensity,
-        discrete=True,
-        estimator=estimator,
-        weighting=weighting,
-        y_bandwidth=1.0,
-        n_components=500,
-        random_state=4,
-    )
+    settings = {"estimator": estimator, "weighting": weighting, "y_bandwidth": 1.0, "n_components": 500}
+    x, *rest = simulate_tables(COUNTEREXAMPLE, n, seed=3)
+    found, curve = wcmmd_importance(x, *rest, discrete=True, random_state=4, **settings)
     # E D2(x) <= (E[1/e] + E[1/(1-e)]) / (n/2), at most 5.8 / (n/2), as |phi| = 1; D2 is below 16 times that with
     # probability above 0.9999 (a squared norm is at worst a chi-square of one degree). Random features multiply |phi|^2
     # by at most 2. A variance of two equally frequent values is at most a quarter of the squared larger one.

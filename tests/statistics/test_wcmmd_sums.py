@@ -13,7 +13,7 @@ from modifind.statistics import WCMMD
 from modifind.statistics.contract import Column, Nuisances
 from modifind.statistics.kernels import SpectralMap, gaussian_gram
 from modifind.statistics.wcmmd import weighted_bandwidth
-from modifind.statistics.wcmmd_sums import MOST_FAR, D2Moments, FarSums
+from modifind.statistics.wcmmd_sums import MAX_FAR_VALUES, D2Moments, FarSums
 
 KINDS = (
     "smooth",
@@ -96,9 +96,9 @@ def test_arms_that_are_far_from_each_other_are_compared_by_their_nearest_rows():
 
 def test_rows_far_from_an_arm_that_are_too_many_count_as_average():
     d2, weights = np.array([1.0, 3.0]), np.ones(2)
-    far = np.column_stack((np.arange(MOST_FAR // 2 + 1.0), np.ones((MOST_FAR // 2 + 1, 2))))
+    far = np.column_stack((np.arange(MAX_FAR_VALUES // 2 + 1.0), np.ones((MAX_FAR_VALUES // 2 + 1, 2))))
     few = D2Moments.of(d2, weights, far)
-    more = D2Moments.of(d2, weights, far + np.array([MOST_FAR, 0, 0]))
+    more = D2Moments.of(d2, weights, far + np.array([MAX_FAR_VALUES, 0, 0]))
     assert len((few + few).far) == len(far)  # the same values
     assert (few + more).far is None
     assert (few + more + few).far is None

@@ -68,7 +68,7 @@ def test_torch_gives_the_numbers_of_numpy(estimator, weighting, kind, device):
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 @pytest.mark.parametrize("cells", [1, 70_000, 200_000])
 def test_blocks_of_rows_and_of_resamples_change_nothing(kind, weighting, cells, monkeypatch):
-    monkeypatch.setattr(wcmmd_torch, "BLOCK_CELLS", cells)
+    monkeypatch.setattr(wcmmd_torch, "DEVICE_CELLS", cells)
     n = 60 if cells == 1 else 300
     expected, found, left = both_ways(*problem(n, weighting=weighting), kind, "torch:cpu", k=3)
     assert not left.any()

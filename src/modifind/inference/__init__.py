@@ -1,4 +1,4 @@
-"""From statistics to p-values to selections."""
+"""P-values from statistics, and selections from p-values."""
 
 from modifind.inference.adjust import adjust_p_values, simes_p_values
 from modifind.inference.randomisation import ConditionalRandomizationTest, CRTOutcome

@@ -64,12 +64,12 @@ def simes_p_values(p_values: ArrayLike) -> Array:
     p = np.asarray(p_values, dtype=np.float64)
     ordered = np.sort(np.where(np.isnan(p), 1.0, p), axis=1)
     k = ordered.shape[1]
-    found = (ordered * k / np.arange(1, k + 1)).min(axis=1)
-    return np.where(np.isnan(p).all(axis=1), np.nan, found)
+    smallest = (ordered * k / np.arange(1, k + 1)).min(axis=1)
+    return np.where(np.isnan(p).all(axis=1), np.nan, smallest)
 
 
 def smallest_factor(n_tests: int, method: str) -> float:
-    """By how much the adjustment multiplies a p-value that is small on its own among `n_tests`."""
+    """What the adjustment multiplies the only small p-value among `n_tests` by."""
     if method == "none":
         return 1.0
     return n_tests * float((1.0 / np.arange(1, n_tests + 1)).sum()) if method == "by" else float(n_tests)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from modifind._typing import Array
-from modifind.inference.adjust import adjust_p_values
+from modifind.inference.adjust import adjust_p_values, smallest_factor
 
 
 def adjust_contrasts(p_values: ArrayLike, omnibus: ArrayLike, alpha: float, method: str = "bh") -> Array:
@@ -46,14 +46,11 @@ def adjust_contrasts(p_values: ArrayLike, omnibus: ArrayLike, alpha: float, meth
     [[0.008, 1.0], [0.016, 0.06], [1.0, 1.0], [0.8, 0.8]]
     """
     p, over_features = np.asarray(p_values, dtype=np.float64), np.asarray(omnibus, dtype=np.float64)
-    m, k = p.shape
-    if method in ("holm", "bonferroni"):
-        within, factor = _hochberg(p), float(m)
-    else:
-        within = np.array([adjust_p_values(row, "bh") for row in p]).reshape(m, k)
-        selected = max(int((over_features <= alpha).sum()), 1)
-        sums = float((1.0 / np.arange(1, m + 1)).sum()) if method == "by" else 1.0
-        factor = 1.0 if method == "none" else m * sums / selected
+    factor = smallest_factor(len(p), method)
+    if method in ("bh", "by"):
+        factor /= max(int((over_features <= alpha).sum()), 1)
+    by_hochberg = method in ("holm", "bonferroni")
+    within = _hochberg(p) if by_hochberg else np.array([adjust_p_values(row) for row in p]).reshape(p.shape)
     return np.minimum(np.maximum(within * factor, over_features[:, None]), 1.0)
 
 

@@ -26,7 +26,7 @@ MAX_BLOCK = 32  # an early stop wastes at most one block of draws
 
 @dataclass(frozen=True)
 class CRTOutcome:
-    """What the test found for one feature.
+    """Result of the test of one feature.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class ConditionalRandomizationTest(BaseEstimator):
         self.block_size = block_size
 
     def validate(self) -> None:
-        """Refuse settings that have no meaning."""
+        """Refuse invalid settings."""
         if self.p_value not in ("valid", "count"):
             raise ValueError(f"p_value must be 'valid' or 'count', not {self.p_value!r}")
         for name in ("stop_after", "block_size"):
@@ -121,9 +121,9 @@ class ConditionalRandomizationTest(BaseEstimator):
         statistic : callable
             Statistic of one resampled column, or when `batched` those of all columns of a block, shape (k,).
         n_resamples : int
-            Most resamples to draw.
+            Maximal number of resamples.
         batched : bool, default=False
-            Whether `statistic` takes blocks. What it finds beyond an early stop is not looked at.
+            Whether `statistic` takes blocks. Values beyond an early stop are ignored.
         """
         values = self._blocks(draw, n_resamples, statistic if batched else partial(map, statistic))
         outcome, _ = self.looked_at(observed, values, n_resamples)
@@ -140,16 +140,16 @@ class ConditionalRandomizationTest(BaseEstimator):
         observed : float
             Statistic of the data.
         values : iterable of float
-            The next resampled statistics; those beyond an early stop are not looked at.
+            The next resampled statistics; those beyond an early stop are ignored.
         n_resamples : int
-            Most resamples to look at.
+            Maximal number of resamples.
         before : tuple of two ints
-            How many have been looked at before, and how many of these reached the observed one.
+            Number of earlier resamples, and how many of these reached the observed statistic.
 
         Returns
         -------
         outcome : CRTOutcome or None
-            None where more resamples are needed.
+            None if more resamples are needed.
         state : tuple of two ints
             `before` of the next call.
         """
@@ -168,7 +168,7 @@ class ConditionalRandomizationTest(BaseEstimator):
     def _blocks(
         self, draw: Callable[[int], Array], n_resamples: int, statistics: Callable[[Array], Iterable[Any]]
     ) -> Iterator[Any]:
-        """Statistics of resampled columns, of a block of them at a time."""
+        """Statistics of resampled columns, one block at a time."""
         done, block = 0, self.block_size
         while done < n_resamples:
             columns = draw(min(block or 1, n_resamples - done))

@@ -29,7 +29,7 @@ from modifind.datasets import KINDS, fetch_nhanes_crp, make_modifiers
 from modifind.engine.progress import ProgressBar
 from modifind.paper.methods import make_method, method_key
 from modifind.result.writing import write_text
-from modifind.statistics.kernels import median_bandwidth
+from modifind.statistics.wcmmd import median_bandwidth
 
 N_FEATURES = 30
 NHANES = ("CRP", "log CRP", "permuted CRP")

@@ -13,7 +13,7 @@ from modifind.nuisance.conditional.contract import RowGrid
 from modifind.statistics.level_groups import LevelGroups
 from modifind.statistics.likelihood_terms import ArmFit
 
-BLOCK_CELLS = 2**17  # rows times grid points evaluated at a time
+GRID_CELLS = 2**17  # rows times grid points evaluated at a time
 
 
 def along_grid(
@@ -28,12 +28,12 @@ def along_grid(
     for fit in fits:
         for fold, model in enumerate(fit.cross.models):
             members = np.flatnonzero(fit.cross.folds == fold)
-            step = max(1, BLOCK_CELLS // max(grid.at(members[:1])[0].shape[1], 1))
+            step = max(1, GRID_CELLS // max(grid.at(members[:1])[0].shape[1], 1))
             for start in range(0, members.size, step):
                 rows = members[start : start + step]
                 points, chances = grid.at(rows)
                 if groups is not None:
                     points, chances = groups.gather(rows, chances)
-                known = tuple(None if part is None else part[start : start + step] for part in fit.index[fold])
+                known = tuple(None if index is None else index[start : start + step] for index in fit.index[fold])
                 encoded = encode(table, feature, points)
                 yield fit, rows, chances, *model.along(table.design[rows], columns, encoded, known)

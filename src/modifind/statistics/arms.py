@@ -1,4 +1,4 @@
-"""What the two arms have in common, what sets them apart, and how far held-out rows bear the difference out."""
+"""What the two arms share, how they differ, and how much of the difference held-out rows bear out."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from modifind.statistics.direct import SHAPE_SCORES, Ranks, residual_scores
 from modifind.statistics.families import Family
 
 MAX_LOG_SCALE = 30.0  # of residuals in units of their median scale
-MOST_BEYOND = float(np.log(2.0))  # of the arms' mean contrast of log-scales beyond none, or what the models say
-PILE, NARROW = 0.05, 0.04  # share of the rows, and its width over the interquartile range; 0.09 for normal outcomes
-BY_CHANCE = 2.5  # standard deviations, by which the narrowest of many such widths is below its mean
+MAX_BEYOND = float(np.log(2.0))  # of the mean contrast of log-scales beyond zero, or beyond that of the models
+PILE_SHARE = 0.05  # of the rows
+MAX_PILE_WIDTH = 0.04  # of such a share over the interquartile range; 0.09 for normal outcomes
+BY_CHANCE = 2.5  # standard deviations by which the narrowest of many such widths is below its mean
 CHANGED = 2.0  # standard errors, by which the arms' mean scores of shape differ where the treatment changes the shape
-PILED = 1e-3  # of a scale: where half of the residuals are smaller, rows pile up
+PILED_RESIDUAL = 1e-3  # of a scale: where half of the residuals are smaller, rows pile up
 
 
 @dataclass(frozen=True)
 class CommonPart:
-    """What the arms share at each row, held still while a feature moves.
+    """The location and scale that the arms share at each row, held still while a feature moves.
 
     Attributes
     ----------
@@ -45,7 +46,7 @@ class CommonPart:
 
     @classmethod
     def of(cls, family: Family, location: Array, scale: Array, scores: Array, level: float = 0.0) -> CommonPart:
-        """From predictions of shape (n, 2), propensity scores, and the arms' contrast that all rows share."""
+        """The common part of predictions of shape (n, 2), at the contrast of the arms that all rows share."""
         share, common = _common(family, location, family.variance(location, scale), scores)
         precision = null_precision(family, location, scale, scores, level)
         return cls(share, common, np.log(scale).mean(axis=1), precision)
@@ -84,7 +85,7 @@ def _contrast_precision(variance: Array, scores: Array) -> Array:
 
 @dataclass(frozen=True)
 class ArmTraits:
-    """What out-of-fold rows tell of the arms as a whole.
+    """The arms as a whole, as out-of-fold rows show them.
 
     Attributes
     ----------
@@ -123,31 +124,31 @@ class ArmTraits:
 
     @classmethod
     def of(cls, family: Family, cross: CrossFit, y: Array, a: Ints, scores: Array, weights: Weights) -> ArmTraits:
-        """From the rows that the models were cross-fitted on."""
-        own = arm_shapes(y, a, cross.location, cross.scale, family=family, weights=weights)
-        shapes = float(own[np.argmax(a == 0)]), float(own[np.argmax(a == 1)])
+        """Traits that the rows of a cross-fit show."""
+        row_shapes = arm_shapes(y, a, cross.location, cross.scale, family=family, weights=weights)
+        shapes = float(row_shapes[np.argmax(a == 0)]), float(row_shapes[np.argmax(a == 1)])
         shape = family.best_shape(family.residual(y, own_arm(cross.location, a), own_arm(cross.scale, a)), weights)
         rows = random_rows(y.size, WEIGHED_ROWS)
         location, scale = cross.location[rows], cross.scale[rows]
         common = CommonPart.of(family, location, scale, scores[rows])
-        counted = weights[rows]
-        calibration = _calibration(family, location, scale, common, y[rows], a[rows], shape, counted)
-        precision = Weights.of(counted.times(_contrast_precision(family.variance(location, scale), scores[rows])))
-        level = float(precision.mean(contrasts(family, location, scale)[0]))
-        traits = cls(family, shapes, shape, *calibration, level)
-        if not family.has_shape or is_piled(y[rows][counted.values > 0]):
+        y, a, scores, weights = y[rows], a[rows], scores[rows], weights[rows]
+        calibration = _calibration(family, location, scale, common, y, a, shape, weights)
+        apart = contrasts(family, location, scale)
+        precision = Weights.of(weights.times(_contrast_precision(family.variance(location, scale), scores)))
+        traits = cls(family, shapes, shape, *calibration, float(precision.mean(apart[0])))
+        if not family.has_shape or is_piled(y[weights.values > 0]):
             return traits
-        residual, _, _ = traits.residuals(common, y[rows], a[rows], *contrasts(family, location, scale))
-        ranks = Ranks.of(residual[counted.values > 0])
-        found = residual_scores(residual, ranks, family.scale_score(residual, shape))
-        # As much as rows count in a comparison of the arms, so that in each arm their sum is zero.
-        compared = Weights.of(counted.times(np.abs(a[rows] - scores[rows])))
-        arms = [_mean_and_variance(compared[a[rows] == arm], found[a[rows] == arm]) for arm in (0, 1)]
+        residual, _, _ = traits.residuals(common, y, a, *apart)
+        ranks = Ranks.of(residual[weights.values > 0])
+        by_row = residual_scores(residual, ranks, family.scale_score(residual, shape))
+        # Rows are weighted as in a comparison of the arms, so that in each arm their sum is zero.
+        compared = Weights.of(weights.times(np.abs(a - scores)))
+        arms = [_mean_and_variance(compared[a == arm], by_row[a == arm]) for arm in (0, 1)]
         means, variances = np.array(arms).swapaxes(0, 1)
         differs = np.abs(means[1] - means[0]) > CHANGED * np.sqrt(variances.sum(axis=0))
         named = zip(SHAPE_SCORES, (False, *differs), strict=True)  # the location is none of them
         # The arms are measured by scales that make that of residuals equal.
-        changed = tuple(name for name, apart in named if apart and name != "scale")
+        changed = tuple(name for name, differ in named if differ and name != "scale")
         return replace(traits, ranks=ranks, scores=means, changed=changed)
 
     def residuals(
@@ -181,9 +182,9 @@ def is_piled(y: Array) -> bool:
     whatever bends there finds a difference.
     """
     ordered = np.sort(y)
-    step = max(int(PILE * y.size), 1)
+    step = max(int(PILE_SHARE * y.size), 1)
     low, high = np.quantile(ordered, (0.25, 0.75))
-    narrow = NARROW * max(1.0 - BY_CHANCE / np.sqrt(step), 0.0)
+    narrow = MAX_PILE_WIDTH * max(1.0 - BY_CHANCE / np.sqrt(step), 0.0)
     return float((ordered[step:] - ordered[:-step]).min()) <= narrow * float(high - low or ordered.std())
 
 
@@ -216,8 +217,9 @@ def _calibration(
         # Rows that pile up on one value fit the better the smaller their arm's scale is taken to be; that says nothing
         # of how the arms differ.
         start += [middle[1], 0.5]
-        bounds += [(min(middle[1], 0.0) - MOST_BEYOND, max(middle[1], 0.0) + MOST_BEYOND), (0.0, 1.0)]
-        if family.has_shape and np.median(np.abs(y - own_arm(location, arm))) < PILED * np.median(own_arm(scale, arm)):
+        bounds += [(min(middle[1], 0.0) - MAX_BEYOND, max(middle[1], 0.0) + MAX_BEYOND), (0.0, 1.0)]
+        distance = np.abs(y - own_arm(location, arm))
+        if family.has_shape and np.median(distance) < PILED_RESIDUAL * np.median(own_arm(scale, arm)):
             start[2:], bounds[2:] = [0.0, 0.0], [(0.0, 0.0), (0.0, 0.0)]
 
     def loss(free: Array) -> tuple[float, Array]:
@@ -229,7 +231,7 @@ def _calibration(
         return -float(weights.mean(likelihood)), -weights.mean(slope.T)
 
     settings = {"ftol": 1e-13, "gtol": 1e-8}
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=settings).x.tolist()
-    shifts, shares = (*found[::2], middle[1]), (*found[1::2], 1.0)  # the last where there is no scale
+    best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=settings).x.tolist()
+    shifts, shares = (*best[::2], middle[1]), (*best[1::2], 1.0)  # the last where there is no scale
     first = unit * float(shifts[0] - shares[0] * middle[0]), float(shares[0])
     return first, (float(shifts[1] - shares[1] * middle[1]), float(shares[1]))

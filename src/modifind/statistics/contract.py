@@ -1,4 +1,4 @@
-"""What a statistic must have, so that the engine can test features with it.
+"""The contract of a statistic: what the engine needs to test features with it.
 
 A statistic says how far a feature seems to modify the effect, and declares its tail. One with an *analytic* tail is a
 sum over rows: it says what every row adds at the observed value of a feature and at the points of its distribution
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Nuisances:
-    """What a statistic is prepared from.
+    """Data and fitted models that a statistic is prepared from.
 
     Attributes
     ----------
@@ -56,12 +56,12 @@ class Nuisances:
     n_jobs : int, optional
         Processes.
     in_pieces : bool
-        Whether these are rows of a table in pieces: nuisances are fitted to them, and sums are those of all rows.
+        Whether these are a sample of the rows of a table in pieces, which models are fitted to; sums are over all
+        rows.
     outcome_limits : tuple of two floats, optional
-        Range of the outcome over all of its rows; None where these rows have every value of it.
+        Range of the outcome over all rows of a table in pieces.
     family : Family, optional
-        What the outcome is, and the scale on which effects on it are compared; by default as `families.family_of` sees
-        it.
+        Family of the outcome, with the scale on which effects are compared; by default that of `families.family_of`.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class Column:
     bandwidth : float
         Median distance between observed values of a continuous feature.
     limits : tuple of two floats, optional
-        Of a table in pieces, whose rows these are some of: what values of all rows lie between.
+        Range of the values of all rows, if these are some rows of a table in pieces.
 
     Examples
     --------
@@ -130,31 +130,31 @@ class Column:
 
 
 class PreparedStatistic(Protocol):
-    """A statistic that knows the outcome and the treatment."""
+    """A statistic for one outcome and treatment."""
 
     def value(self, column: Column) -> float:
-        """The larger, the more the feature seems to modify the effect."""
+        """The value of a column; the larger, the more the feature seems to modify the effect."""
 
 
 class SummedStatistic(PreparedStatistic, Protocol):
-    """One whose value follows from sums over rows, in one or more passes; that is what a table in pieces needs."""
+    """A statistic whose value follows from sums over rows, in one or more passes, as a table in pieces needs."""
 
     def at(self, rows: Nuisances) -> SummedStatistic:
         """The same for other rows."""
 
     def sums(self, column: Column, known: tuple[Any, ...] = ()) -> Any:
-        """What these rows add in the next pass; sums of sets of rows are added up by ``+``.
+        """Sums over these rows for the next pass; those of sets of rows are added up by ``+``.
 
-        `known` has the sums of all rows of each pass before.
+        `known` holds the sums over all rows of each earlier pass.
         """
 
     def value_of(self, known: tuple[Any, ...]) -> float | None:
-        """The value of a column from the sums of all rows; None where another pass is needed."""
+        """The value of a column from the sums over all rows; None if another pass is needed."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What every row adds to a sum, and would add under the null hypothesis.
+    """What every row adds to a sum, and what it would add under the null hypothesis.
 
     Attributes
     ----------
@@ -163,11 +163,11 @@ class Terms:
     values, weights : array of shape (n, g)
         At the points of its distribution, and the weights of these.
     parts : mapping
-        Observed and values of sums that are tested by the same points, by name: "outcome" (does the outcome follow the
+        Observed and values of further sums tested by the same points, by name: "outcome" (does the outcome follow the
         feature?), and what the feature changes, "mean" and "spread".
     directions : mapping
-        What rows add to sums that are tested two-sided and jointly, shape (n, k): those called "test" join the test,
-        and others the part of their name, or make one.
+        What rows add to sums that are tested two-sided and jointly, shape (n, k): those named "test" join the test,
+        and others the part with their name, which they make if there is none.
 
     Examples
     --------
@@ -187,7 +187,7 @@ class Terms:
 
 
 class PreparedTerms(ABC):
-    """A statistic with an analytic tail that knows some rows. Subclasses implement `at` and `terms`.
+    """A statistic with an analytic tail, prepared for some rows. Subclasses implement `at` and `terms`.
 
     Attributes
     ----------
@@ -224,15 +224,15 @@ class PreparedTerms(ABC):
 
     @abstractmethod
     def at(self, rows: Nuisances) -> Self:
-        """The same for other rows, with what was learned from those of `prepare`."""
+        """The same for other rows, with the models fitted in `prepare`."""
 
     @abstractmethod
     def terms(self, feature: Feature, distribution: RowGrid) -> Terms:
-        """What these rows add as a feature, or several as one, takes the points of its distribution."""
+        """Terms of these rows as a feature, or a group of them, takes the points of its distribution."""
 
     @property
     def description(self) -> dict[str, Any] | None:
-        """What a result records of the models that the statistic is made of."""
+        """A record of the fitted models for the result."""
         return None
 
     def looks_at(self, feature: Feature) -> bool:
@@ -240,49 +240,48 @@ class PreparedTerms(ABC):
         return True
 
     def first_look(self, feature: Feature) -> DirectTerms | None:
-        """What rows add in directions that need no distribution of the feature; None where there are none.
+        """Directions that need no distribution of the feature; None if there are none.
 
-        A distribution takes time to fit: a feature that shows no sign of anything along these has p-value 1.
+        A distribution takes time to fit: a feature without any signal along these has p-value 1.
         """
         return None
 
     def reuse(self, feature: Feature, distribution: RowGrid, *parts: str) -> Mapping[str, Reuse]:
-        """What the sum and its parts owe to models that share rows; nothing where none were cross-fitted."""
+        """Variance that models which share rows add to the sum and its parts; empty if none were cross-fitted."""
         return {}
 
     def conditional_test(self, feature: Feature, distribution: RowGrid) -> float:
-        """P-value of whether the distribution of a feature is off where it matters; NaN where that is not known."""
+        """P-value for the distribution of a feature being right where it matters; NaN if that is not tested."""
         return float("nan")
 
     def remembering(self, features: Sequence[Feature]) -> Self:
-        """The same with what these rows tell of some features kept for other rows."""
+        """The same, keeping for other rows what depends on these rows for some features."""
         return self
 
 
 class Statistic(BaseEstimator, ABC):
-    """Base of the statistics. Subclasses implement `prepare`, and set what they can do beyond that.
+    """Base class of statistics. Subclasses implement `prepare`, and declare what else they support.
 
     Attributes
     ----------
     name : str
-        Its name in messages and results.
+        Name in messages and results.
     null_hypothesis : str
-        What its p-values are valid under, before "given the other features".
+        The null hypothesis, as it reads before "given the other features".
     tail : {"resampled", "analytic"}
         Where p-values come from: resampled copies of the feature, or the tail of a sum over rows. What is prepared is
         then a `PreparedStatistic` or a `PreparedTerms`.
     two_sided : bool
-        Whether a sum far below its null mean counts as one far above it does.
+        Whether a sum far below its null mean counts like one far above it.
     measures_importance : bool
         Whether the prepared statistic also has `curve` and `importance`, as `WCMMD` has; if not, those of `WCMMD` with
         its defaults are reported.
     takes_weights, takes_missing : bool
-        Whether it can be evaluated on weighted rows, and on columns with NaN for missing values. What it cannot is
-        refused.
+        Whether it supports weighted rows, and columns with NaN for missing values. Otherwise these are refused.
     in_pieces : bool
-        The same for tables in pieces. What is prepared is a `SummedStatistic` then, or has an analytic tail.
+        The same for tables in pieces. What is prepared is then a `SummedStatistic`, or has an analytic tail.
     takes_clusters, takes_feature_groups : bool
-        The same for rows that belong together and for several columns at once, which need an analytic tail.
+        The same for clusters of rows and for groups of columns, which need an analytic tail.
     needs_treatment : bool
         Whether the distribution of a feature must be that given the treatment.
     cv_repeats : int
@@ -331,13 +330,13 @@ class Statistic(BaseEstimator, ABC):
         return True
 
     def check(self) -> None:
-        """Refuse settings that have no meaning for any table."""
+        """Refuse settings that are invalid for any table."""
 
     def check_in_pieces(self) -> None:
         """Refuse settings that need all rows at once."""
 
     def validate(self, family: Family, *, weighted: bool = False) -> None:
-        """Refuse settings that have no meaning for outcomes of a family, or for rows with weights."""
+        """Refuse settings that are invalid for outcomes of a family, or for rows with weights."""
         if family.link.scale != "difference":
             raise ValueError(
                 f"effect_scale={family.link.scale!r} needs statistic='effect_likelihood'; {called(self)} compares "
@@ -345,16 +344,16 @@ class Statistic(BaseEstimator, ABC):
             )
         if weighted and not self.takes_weights:
             raise ValueError(
-                f"{called(self)} takes no weights of rows; leave sample_weight out, and use missing_outcome='drop' "
-                "where outcomes are missing"
+                f"{called(self)} does not support sample weights; leave sample_weight out, and use "
+                "missing_outcome='drop' where outcomes are missing"
             )
 
     def repeated(self, prepared: Any, nuisances: Nuisances) -> Any:
-        """What was prepared, averaged with cross-fits by the folds of `nuisances`; None where folds decide nothing."""
+        """`prepared` averaged with cross-fits by the folds of `nuisances`; None if folds decide nothing."""
         return None
 
     def check_prepared(self, prepared: Any) -> None:
-        """Refuse what is prepared if it does not go with the tail."""
+        """Refuse a prepared statistic that does not match the tail."""
         if self.tail == "analytic" and not isinstance(prepared, PreparedTerms):
             raise ValueError(
                 f"{called(self)} has tail = 'analytic', but what it prepares, {type(prepared).__name__}, is not "
@@ -367,34 +366,33 @@ class Statistic(BaseEstimator, ABC):
 
 
 def called(statistic: Statistic) -> str:
-    """How messages call a statistic."""
+    """The name of a statistic in messages."""
     return repr(statistic.name) if statistic.name else type(statistic).__name__
 
 
 def refuse_clusters(statistic: Statistic) -> None:
-    """Refuse clusters for a statistic that takes none."""
+    """Refuse clusters for a statistic that does not support them."""
     if not statistic.takes_clusters and statistic.tail == "analytic":
         raise ValueError(
-            f"{called(statistic)} takes rows as independent; set takes_clusters = True, or leave clusters out"
+            f"{called(statistic)} assumes independent rows; set takes_clusters = True, or leave clusters out"
         )
     if not statistic.takes_clusters:
         raise ValueError(
-            "clusters needs statistic='effect_likelihood'; "
-            f"resampled features of {called(statistic)} take rows as independent"
+            f"clusters needs statistic='effect_likelihood'; resampling for {called(statistic)} assumes independent rows"
         )
 
 
 def refuse_gaps(statistic: Statistic, incomplete: Sequence[str]) -> None:
-    """Refuse columns with missing values for a statistic that takes none."""
+    """Refuse columns with missing values for a statistic that does not support them."""
     if incomplete and not statistic.takes_missing:
         raise ValueError(
-            f"{called(statistic)} takes no missing values, which there are in {named(incomplete)}; fill them, use "
-            "missing='drop', or set takes_missing = True if NaN is dealt with"
+            f"{called(statistic)} does not support missing values (found in {named(incomplete)}); fill them, use "
+            "missing='drop', or set takes_missing = True if it handles NaN"
         )
 
 
 def check_statistic(given: Any, names: tuple[str, ...]) -> None:
-    """Refuse what is no statistic, and say what it lacks."""
+    """Refuse an object that is not a statistic, and say what it lacks."""
     if isinstance(given, Statistic):
         if given.tail not in ("resampled", "analytic"):
             raise ValueError(f"{called(given)}: tail must be 'resampled' or 'analytic', not {given.tail!r}")

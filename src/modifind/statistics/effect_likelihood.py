@@ -103,7 +103,7 @@ class EffectLikelihood(Statistic):
         self.device = device
 
     def repeated(self, prepared: PreparedEffectLikelihood, nuisances: Nuisances) -> PreparedEffectLikelihood | None:
-        """The same with further cross-fits, of the learners that the first one took where it was to choose.
+        """The same with further cross-fits, where "auto" of the learners that the first one chose.
 
         None where cross-fits are repeated anyway.
         """
@@ -114,33 +114,35 @@ class EffectLikelihood(Statistic):
         return replace(prepared, fits=(*prepared.fits, *again.prepare(nuisances).fits))
 
     def check(self) -> None:
-        """Refuse counts that are none."""
+        """Refuse settings that are not counts."""
         for name, least in (("cv_repeats", 1), ("check_resamples", 0)):
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
 
     def validate(self, family: Family, *, weighted: bool = False) -> None:
-        """Refuse learners that are not for the family, and those that take no weights where there are weights."""
+        """Refuse learners that do not suit the family, and with weights those that do not support them."""
         self.check()
         check_device(self.device)
         if self.device != "cpu":
             import_torch(self.device, "EffectLikelihood(device=...)")
-        for learner in resolve_learners(self.learner, family.learners or family.kind, device=self.device).values():
+        for learner in self._learners(family).values():
             if weighted:
                 check_takes_weights(learner, "learner")
+
+    def _learners(self, family: Family) -> dict[str, Any]:
+        return resolve_learners(self.learner, family.learners or family.kind, device=self.device)
 
     def prepare(self, nuisances: Nuisances) -> PreparedEffectLikelihood:
         """Cross-fit the model of the outcome, once for every set of folds."""
         table, treatment, scores, weights = nuisances.table, nuisances.arms, nuisances.scores, nuisances.weights
         family = nuisances.family or family_of(nuisances.outcome)
         y = family.coded(nuisances.outcome)
-        candidates = resolve_learners(self.learner, family.learners or family.kind, device=self.device)
-        fits = []
+        candidates, fits = self._learners(family), []
         for folds in nuisances.folds:
             rows = OutcomeRows(table.design, treatment, y, folds, weights, table.gaps, table.coded)
             cross = cross_fit(candidates, rows, family, nuisances.n_jobs)
-            own = family.fitted(y, own_arm(cross.location, treatment), own_arm(cross.scale, treatment), weights)
-            traits = ArmTraits.of(own, cross, y, treatment, scores, weights)
+            fitted = family.fitted(y, own_arm(cross.location, treatment), own_arm(cross.scale, treatment), weights)
+            traits = ArmTraits.of(fitted, cross, y, treatment, scores, weights)
             fits.append(ArmFit.of(cross, traits, table.design, y, treatment, scores))
         return PreparedEffectLikelihood(table, y, treatment, tuple(fits), weights, nuisances.clusters)

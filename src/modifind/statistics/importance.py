@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
 from modifind.statistics.prepared_wcmmd import curve_variance
-from modifind.statistics.wcmmd import ESTIMATORS, WCMMD, WEIGHTINGS, check_choice, weighted_bandwidth
+from modifind.statistics.wcmmd import WCMMD, weighted_bandwidth
 
 
 def wcmmd_importance(
@@ -74,8 +74,8 @@ def wcmmd_importance(
     >>> importance > 10 * noise
     True
     """
-    check_choice("estimator", estimator, ESTIMATORS)
-    check_choice("weighting", weighting, WEIGHTINGS)
+    statistic = WCMMD(estimator, weighting, n_components=n_components, accelerate=False)
+    statistic.check()
     outcome, arms, scores, weights = _rows(x, y, treatment, propensity, sample_weight)
     for name, bandwidth in (("x_bandwidth", x_bandwidth), ("y_bandwidth", y_bandwidth)):
         if bandwidth is not None and not 0 < bandwidth < np.inf:
@@ -93,7 +93,6 @@ def wcmmd_importance(
         if x_bandwidth == 0.0:  # a constant column is one category
             column, levels = np.zeros(outcome.size), 1
     y_bandwidth = weighted_bandwidth(outcome, weights, rng) if y_bandwidth is None else y_bandwidth
-    statistic = WCMMD(estimator, weighting, n_components=n_components, accelerate=False)
     prepared = statistic.with_bandwidth(y_bandwidth, outcome, arms, rng, weights)
     curve = prepared.curve(column, scores, bandwidth=x_bandwidth or 1.0, n_levels=levels)
     return curve_variance(curve, weights), curve

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,35 +25,37 @@ Sources: TypeAlias = Sequence[tuple[slice, Array]]
 CELL_NODES = 17
 CELL_WIDTH = CELL_NODES / NODES_PER_BANDWIDTH
 # Sums whose total weight is below this may be dominated by rows outside the cells in reach; see `nearest_weights`.
-NEGLIGIBLE = 1e-10
+NEGLIGIBLE_WEIGHT = 1e-10
 MANY_LEVELS = 50
 ROW_BLOCK = 500  # rows whose sums stay in cache
-MANY_CELLS = 2.0**52  # beyond so many cells from zero, numbers lie further apart than a cell is wide
+MANY_CELLS = 2.0**52  # from zero: further out, neighbouring numbers are further apart than a cell is wide
 
 
-class RowSums(ABC):
+class LocalSums(ABC):
     """Sums of weighted rows around every row; what a conditional expectation given one feature needs.
 
     The work is done in two steps, so that the second can go through the rows in blocks that stay in cache: `collect`
     adds up all rows of each ``(slice of rows, weights of those rows)`` source, `at` evaluates the sums at some rows.
+
+    Attributes
+    ----------
+    reaches_all : bool
+        Whether sums are right however far apart rows are.
     """
+
+    reaches_all: ClassVar[bool] = True
 
     @abstractmethod
     def collect(self, sources: Sources) -> list[Any]:
-        """What `at` needs to know of each source."""
+        """Sums of each source, as `at` needs them."""
 
     @abstractmethod
     def at(self, collected: list[Any], rows: slice) -> list[Array]:
         """Sums at a slice of rows, one array per source, which the caller may overwrite."""
 
     @property
-    def reaches_all(self) -> bool:
-        """Whether sums are right however far apart rows are."""
-        return True
-
-    @property
     def block_rows(self) -> int:
-        """Rows that `at` should be asked for at a time."""
+        """Number of rows that `at` should be asked for at a time."""
         return ROW_BLOCK
 
     def sums(self, sources: Sources) -> list[Array]:
@@ -62,7 +64,7 @@ class RowSums(ABC):
 
 
 @dataclass(frozen=True)
-class GroupSums(RowSums):
+class GroupSums(LocalSums):
     """Sums over the rows of the same category."""
 
     codes: NDArray[np.intp]
@@ -85,18 +87,15 @@ class GroupSums(RowSums):
 
 
 @dataclass(frozen=True)
-class DenseSums(RowSums):
+class DenseSums(LocalSums):
     """Kernel sums by the full n x n matrix: quadratic, kept as the published computation."""
 
     gram: Array
 
-    @property
-    def reaches_all(self) -> bool:
-        """Kernel values of far rows vanish."""
-        return False
+    reaches_all = False  # kernel values of far rows vanish
 
     def collect(self, sources: Sources) -> list[Any]:
-        """All sums: the published computation has no blocks."""
+        """Sums at all rows: the published computation has no blocks."""
         return [self.gram[:, rows] @ values for rows, values in sources]
 
     def at(self, collected: list[Any], rows: slice) -> list[Array]:
@@ -123,104 +122,121 @@ class CellSums:
         """The sums of both sets of rows."""
         numbers = np.union1d(self.numbers, other.numbers)
         nodes = np.zeros((numbers.size, *self.nodes.shape[1:]))
-        for own in (self, other):
-            nodes[np.searchsorted(numbers, own.numbers)] += own.nodes
+        for sums in (self, other):
+            nodes[np.searchsorted(numbers, sums.numbers)] += sums.nodes
         return CellSums(numbers, nodes)
 
 
 @dataclass(frozen=True)
-class KernelSums(RowSums):
-    """Sums ``S_i = sum_j k(x_i, x_j) W_j`` over rows, in time linear in the number of rows.
+class GridSums(LocalSums):
+    """Kernel sums ``S_i = sum_j k(x_i, x_j) W_j`` by the nodes of one dense grid, in time linear in the number of rows.
 
-    Built once per column `x`; `sums` may then be called with several sources. All terms of the quadrature are positive,
-    so small sums keep their relative accuracy as long as the grid reaches them.
+    All terms of the quadrature are positive, so that small sums keep their relative accuracy.
 
     Attributes
     ----------
     roots : array of shape (n, nodes)
-        What rows add to nodes. With cells the rows are in their order along the column.
-    order : int array of shape (n,), optional
-        That order; None where one grid serves all rows.
-    cells : tuple
-        First row, end and number of each cell that has rows.
+        What rows add to nodes.
     """
 
     roots: Array
-    order: NDArray[np.intp] | None = None
-    cells: tuple[tuple[int, int, float], ...] = ()
+
+    def collect(self, sources: Sources) -> list[Any]:
+        """Sums at the nodes."""
+        return [QUADRATURE_WEIGHT * (self.roots[rows].T @ values) for rows, values in sources]
+
+    def at(self, collected: list[Any], rows: slice) -> list[Array]:
+        """Sums at a slice of rows, one array per source."""
+        return [self.roots[rows] @ nodes for nodes in collected]
+
+
+@dataclass(frozen=True)
+class CellGridSums(LocalSums):
+    """The same for heavy tails, by a grid that is cut into cells; rows see those of neighbouring cells only.
+
+    Attributes
+    ----------
+    roots : array of shape (n, nodes)
+        What rows, in their order along the column, add to the nodes of three cells.
+    order : int array of shape (n,)
+        That order.
+    cells : tuple
+        First row and end of each cell that has rows.
+    numbers : array of shape (cells,)
+        The numbers of these cells.
+    """
+
+    roots: Array
+    order: NDArray[np.intp]
+    cells: tuple[tuple[int, int], ...]
+    numbers: Array
+
+    reaches_all = False
 
     @classmethod
-    def of(cls, values: Array, bandwidth: float, limits: tuple[float, float] | None = None) -> KernelSums:
-        """Prepare one column: a dense grid for ordinary ranges, numbered cells for heavy tails.
-
-        Where the rows are some of a table, `limits` of the whole column make the sums of all parts add up.
-        """
-        low, high = limits or (float(values.min()), float(values.max()))
-        if high - low <= MAX_DENSE_RANGE * bandwidth:
-            return cls(root_kernel(values, bandwidth, dense_nodes(low, high, bandwidth)))
+    def of(cls, values: Array, bandwidth: float) -> CellGridSums:
+        """The cells of a column."""
         number, offset = _cells(values, CELL_WIDTH * bandwidth)
         order = np.argsort(number, kind="stable")
         number = number[order]
         nodes = bandwidth / NODES_PER_BANDWIDTH * np.arange(-CELL_NODES, 2 * CELL_NODES, dtype=np.float64)
         starts = np.flatnonzero(np.diff(number, prepend=-np.inf))
         stops = np.append(starts, number.size)[1:]
-        cells = tuple(zip(starts.tolist(), stops.tolist(), number[starts].tolist(), strict=True))
-        return cls(root_kernel(offset[order], bandwidth, nodes), order, cells)
-
-    @property
-    def reaches_all(self) -> bool:
-        """Whether rows see each other at any distance; with cells they see those of neighbouring ones."""
-        return self.order is None
+        cells = tuple(zip(starts.tolist(), stops.tolist(), strict=True))
+        return cls(root_kernel(offset[order], bandwidth, nodes), order, cells, number[starts])
 
     @property
     def block_rows(self) -> int:
-        """Rows that `at` should be asked for at a time."""
-        return ROW_BLOCK if self.order is None else max(self.order.size, 1)
+        """All rows: cells do not follow the order of rows."""
+        return max(self.order.size, 1)
 
     def collect(self, sources: Sources) -> list[Any]:
-        """Sums at the nodes of a dense grid, or of cells."""
-        if self.order is None:
-            return [QUADRATURE_WEIGHT * (self.roots[rows].T @ values) for rows, values in sources]
-        return [self._cell_sums(rows, values) for rows, values in sources]
+        """Sums at the nodes of cells."""
+        return [self._at_nodes(rows, values) for rows, values in sources]
 
     def at(self, collected: list[Any], rows: slice) -> list[Array]:
         """Sums at a slice of rows, one array per source."""
-        if self.order is None:
-            return [self.roots[rows] @ moments for moments in collected]
-        return [self._at_cells(sums)[rows] for sums in collected]
+        return [self._at_rows(sums)[rows] for sums in collected]
 
-    def _cell_sums(self, rows: slice, values: Array) -> CellSums:
-        assert self.order is not None
-        spread = np.zeros((self.order.size, values.shape[1]))
-        spread[rows] = QUADRATURE_WEIGHT * values
-        spread = spread[self.order]
-        occupied = np.array([number for *_, number in self.cells])
-        numbers = np.unique(np.concatenate((_next(occupied, -1.0), occupied, _next(occupied, 1.0))))
+    def _at_nodes(self, rows: slice, values: Array) -> CellSums:
+        ordered = np.zeros((self.order.size, values.shape[1]))
+        ordered[rows] = QUADRATURE_WEIGHT * values
+        ordered = ordered[self.order]
+        numbers = np.unique(np.concatenate((_next(self.numbers, -1.0), self.numbers, _next(self.numbers, 1.0))))
         nodes = np.zeros((numbers.size, CELL_NODES, values.shape[1]))
-        for start, stop, at in self._places(numbers):
-            nodes[at : at + 3] += (self.roots[start:stop].T @ spread[start:stop]).reshape(3, CELL_NODES, -1)
+        for start, stop, cell in self._placed(numbers):
+            nodes[cell : cell + 3] += (self.roots[start:stop].T @ ordered[start:stop]).reshape(3, CELL_NODES, -1)
         return CellSums(numbers, nodes)
 
-    def _at_cells(self, sums: CellSums) -> Array:
-        assert self.order is not None
-        flat = sums.nodes.reshape(-1, sums.nodes.shape[2])
-        found = np.empty((self.order.size, flat.shape[1]))
-        for start, stop, at in self._places(sums.numbers):
-            nodes = flat[at * CELL_NODES : (at + 3) * CELL_NODES]
-            found[self.order[start:stop]] = self.roots[start:stop] @ nodes
-        return found
+    def _at_rows(self, sums: CellSums) -> Array:
+        nodes = sums.nodes.reshape(-1, sums.nodes.shape[2])
+        values = np.empty((self.order.size, nodes.shape[1]))
+        for start, stop, cell in self._placed(sums.numbers):
+            values[self.order[start:stop]] = self.roots[start:stop] @ nodes[cell * CELL_NODES : (cell + 3) * CELL_NODES]
+        return values
 
-    def _places(self, numbers: Array) -> list[tuple[int, int, int]]:
-        """First row and end of each cell, and where the cell before it is among numbered ones."""
-        places = np.searchsorted(numbers, _next(np.array([number for *_, number in self.cells]), -1.0)).tolist()
-        return [(start, stop, at) for (start, stop, _), at in zip(self.cells, places, strict=True)]
+    def _placed(self, numbers: Array) -> list[tuple[int, int, int]]:
+        """First row and end of each cell, and the index of the cell before it among numbered ones."""
+        before = np.searchsorted(numbers, _next(self.numbers, -1.0)).tolist()
+        return [(*rows, cell) for rows, cell in zip(self.cells, before, strict=True)]
+
+
+def kernel_sums(values: Array, bandwidth: float, limits: tuple[float, float] | None = None) -> LocalSums:
+    """Prepare one column: a dense grid for ordinary ranges, numbered cells for heavy tails.
+
+    Where the rows are some of a table, `limits` of the whole column make the sums of all parts add up.
+    """
+    low, high = limits or (float(values.min()), float(values.max()))
+    if high - low > MAX_DENSE_RANGE * bandwidth:
+        return CellGridSums.of(values, bandwidth)
+    return GridSums(root_kernel(values, bandwidth, dense_nodes(low, high, bandwidth)))
 
 
 def _cells(values: Array, width: float) -> tuple[Array, Array]:
     """Number of the cell of every value, and how far into it the value is."""
     with np.errstate(over="ignore"):
         number, offset = np.divmod(values, width)
-    # Numbers of cells that are further from zero than whole numbers are told apart are those of single values.
+    # Beyond MANY_CELLS floats skip whole numbers, so that a cell there is that of a single value.
     return number, np.where(np.abs(number) < MANY_CELLS, offset, width / 2)
 
 
@@ -252,6 +268,13 @@ def nearest_rows(points: Array, ordered: Array) -> NDArray[np.intp]:
     inside = (points > ordered[left]) & (points < ordered[right])
     closer_left = inside & (points - ordered[left] <= ordered[right] - points)
     return np.where(closer_left | (points <= ordered[left]), left, right)
+
+
+def relative_kernel(points: Array, rows: Array, bandwidth: float) -> Array:
+    """Kernel between points and rows, relative to the row nearest to each point: where all underflow, ratios do not."""
+    ordered = np.sort(rows)
+    nearest = ordered[nearest_rows(points, ordered), None]
+    return np.exp(relative_exponent(rows, nearest, points[:, None], bandwidth))
 
 
 def relative_exponent(rows: Array, nearest: Array | float, point: Array | float, bandwidth: float) -> Array:

@@ -1,4 +1,4 @@
-"""Gaussian kernels in one dimension: bandwidths and feature maps.
+"""Gaussian kernels in one dimension, and their feature maps.
 
 One convention holds everywhere: ``k(u, v) = exp(-(u - v)^2 / h^2)``.
 """
@@ -21,93 +21,8 @@ NODES_PER_BANDWIDTH = 2.9
 QUADRATURE_WEIGHT = float(np.sqrt(4.0 / np.pi) / NODES_PER_BANDWIDTH)
 REACH = 2.2
 MAX_DENSE_RANGE = 24.0  # bandwidths of range that one dense grid serves
-LATTICE = 400  # values between the ends of a range that a map is to be good at
-PIVOT_VALUES = 20_000
-
-
-def median_bandwidth(
-    values: Array, *, random_state: int | np.random.Generator | None = 0, max_rows: int = 1000
-) -> float:
-    """Median distance between distinct rows, or 0.0 for a constant column.
-
-    Parameters
-    ----------
-    values : array of shape (n,)
-        One column.
-    random_state : int or Generator, default=0
-        Seeds the subsample that is used above `max_rows` rows.
-    max_rows : int, default=1000
-        Largest number of rows whose pairs are all looked at.
-
-    Returns
-    -------
-    float
-        The median of ``|u_i - u_j|`` over pairs ``i < j``. When more than half of the pairs are ties
-        (zero-inflated columns) the median of the non-zero distances is taken instead.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> median_bandwidth(np.array([0.0, 1.0, 3.0]))
-    2.0
-    >>> median_bandwidth(np.array([0.0, 0.0, 0.0, 0.0, 5.0]))
-    5.0
-    >>> median_bandwidth(np.ones(4))
-    0.0
-    """
-    values = np.asarray(values, dtype=np.float64)
-    if values.size > max_rows:
-        rng = np.random.default_rng(random_state)
-        sample = np.sort(values[rng.choice(values.size, max_rows, replace=False)])
-        if sample[0] == sample[-1]:  # nearly all rows tie: look at the distinct values instead
-            sample = np.unique(values)
-            if sample.size > max_rows:
-                sample = np.sort(rng.choice(sample, max_rows, replace=False))
-    else:
-        sample = np.sort(values)
-    n_pairs = sample.size * (sample.size - 1) // 2
-    if n_pairs == 0 or sample[0] == sample[-1]:
-        return 0.0
-    median = _median_distance(sample, 0)
-    return median if median > 0 else _median_distance(sample, _pairs_within(sample, 0.0))
-
-
-def _median_distance(ordered: Array, n_skipped: int) -> float:
-    """Median pairwise distance of a sorted column, the `n_skipped` smallest left out."""
-    n_left = ordered.size * (ordered.size - 1) // 2 - n_skipped
-    low = _ranked_distance(ordered, n_skipped + (n_left + 1) // 2)
-    high = low if n_left % 2 else _ranked_distance(ordered, n_skipped + n_left // 2 + 1)
-    return (low + high) / 2
-
-
-def _pairs_within(ordered: Array, distance: float) -> int:
-    ends = np.searchsorted(ordered, ordered + distance, side="right")
-    return int(ends.sum()) - ordered.size * (ordered.size + 1) // 2
-
-
-def _ranked_distance(ordered: Array, rank: int) -> float:
-    """The `rank`-th smallest pairwise distance of a sorted column: bisection, then the pairs that are left."""
-    if rank <= _pairs_within(ordered, 0.0):
-        return 0.0
-    rows = np.arange(ordered.size)
-    high = float(ordered[-1] - ordered[0])
-    low, first, last = 0.0, rows + 1, np.full(ordered.size, ordered.size)
-    # Pair (i, j) is left when first[i] <= j < last[i]. Counting and listing by the same two arrays keeps ties together
-    # even where ordered + distance rounds.
-    while (last - first).sum() > 4 * ordered.size:
-        middle = (low + high) / 2
-        if middle in (low, high):
-            return high
-        ends = np.maximum(np.searchsorted(ordered, ordered + middle, side="right"), rows + 1)
-        if (ends - rows - 1).sum() >= rank:
-            high, last = middle, ends
-        else:
-            low, first = middle, ends
-    counts = np.maximum(last - first, 0)
-    left = np.repeat(rows, counts)
-    right = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + first[left]
-    below = int((first - rows - 1).sum())
-    return float(np.sort(ordered[right] - ordered[left])[rank - below - 1])
+N_LATTICE = 400  # values between the limits of a column that its map is fitted to as well
+MAX_PIVOT_VALUES = 20_000  # among which pivots are looked for
 
 
 def gaussian_gram(left: Array, right: Array, bandwidth: float) -> Array:
@@ -134,9 +49,13 @@ def reduce_map(features: Array, *, tolerance: float = 1e-10) -> Array:
     A thousand random Fourier features of one variable span some thirty directions. Inner products are all a
     kernel statistic sees, so the rotated and cut map gives the same number at a fraction of the cost.
     """
+    return np.ascontiguousarray(features @ _rank_rotation(features, tolerance))
+
+
+def _rank_rotation(features: Array, tolerance: float) -> Array:
+    """Rotation of a feature map onto its numerical rank."""
     _, vectors = np.linalg.eigh(features.T @ features)
-    rotated = features @ vectors
-    return np.ascontiguousarray(rotated[:, np.square(rotated).max(axis=0) > tolerance])
+    return vectors[:, np.square(features @ vectors).max(axis=0) > tolerance]
 
 
 def spectral_map(values: Array, bandwidth: float, *, reduce: bool = True) -> Array:
@@ -161,7 +80,7 @@ def spectral_map(values: Array, bandwidth: float, *, reduce: bool = True) -> Arr
 
 @dataclass(frozen=True)
 class SpectralMap:
-    """The same map for any values of one column, of which some are known.
+    """The map of `spectral_map` for any values of a column, made from some of them.
 
     Attributes
     ----------
@@ -188,7 +107,7 @@ class SpectralMap:
         reduce: bool = True,
         tolerance: float = 1e-10,
     ) -> SpectralMap:
-        """A map for values like these, or where they are only some of a column for all values between its limits."""
+        """A map for values like these; where they are some of a column, for all values between its limits."""
         low, high = limits or (float(values.min()), float(values.max()))
         if high - low > MAX_DENSE_RANGE * bandwidth:
             candidates = _spread(values)
@@ -197,26 +116,24 @@ class SpectralMap:
         plain = cls(bandwidth, dense_nodes(low, high, bandwidth))
         if not reduce:
             return plain
-        features = plain(values if limits is None else np.concatenate((values, np.linspace(low, high, LATTICE))))
-        _, vectors = np.linalg.eigh(features.T @ features)
-        return replace(plain, rotation=vectors[:, np.square(features @ vectors).max(axis=0) > tolerance])
+        features = plain(values if limits is None else np.concatenate((values, np.linspace(low, high, N_LATTICE))))
+        return replace(plain, rotation=_rank_rotation(features, tolerance))
 
     def __call__(self, values: Array) -> Array:
         """The map of some values, shape (n, k)."""
         if self.factor is not None:
             near = gaussian_gram(self.points, values, self.bandwidth)
-            found: Array = solve_triangular(self.factor, near, lower=True).T
-            return found
+            return np.asarray(solve_triangular(self.factor, near, lower=True).T)
         features: Array = np.sqrt(QUADRATURE_WEIGHT) * root_kernel(values, self.bandwidth, self.points)
         return features if self.rotation is None else features @ self.rotation
 
 
 def _spread(values: Array) -> Array:
-    """The values, or of very many both ends and some in between."""
-    if values.size <= PIVOT_VALUES:
+    """The values; of very many both ends and some in between."""
+    if values.size <= MAX_PIVOT_VALUES:
         return values
-    ordered, quarter = np.unique(values), PIVOT_VALUES // 4
-    if ordered.size <= PIVOT_VALUES:
+    ordered, quarter = np.unique(values), MAX_PIVOT_VALUES // 4
+    if ordered.size <= MAX_PIVOT_VALUES:
         return ordered
     between = ordered[quarter:-quarter]
     step = -(-between.size // (2 * quarter))
@@ -226,7 +143,7 @@ def _spread(values: Array) -> Array:
 def _pivoted_cholesky(
     values: Array, bandwidth: float, tolerance: float = 1e-10, max_components: int = 1000
 ) -> tuple[NDArray[np.intp], Array]:
-    """Places of the pivots, and columns whose products are the Gram matrix."""
+    """Indices of the pivots, and columns whose products are the Gram matrix."""
     # |K - UU'|_ij <= sqrt(residual_i residual_j), so stopping on the largest residual bounds every entry.
     residual = np.ones(values.size)
     columns = np.empty((max_components, values.size))
@@ -250,7 +167,7 @@ def dense_nodes(low: float, high: float, bandwidth: float) -> Array:
 
 
 def root_kernel(values: Array, bandwidth: float, nodes: Array) -> Array:
-    """What values add to nodes; products of two, summed over nodes, are the kernel."""
+    """Kernel roots between values and nodes: products of two, summed over nodes, are the kernel."""
     scaled = (values[:, None] - nodes) * (np.sqrt(2.0) / bandwidth)
     np.multiply(scaled, scaled, out=scaled)
     np.negative(scaled, out=scaled)

@@ -1,4 +1,4 @@
-"""Levels of a category that a row's models cannot tell apart, taken as one point of the category's distribution."""
+"""Levels of a category that the models of a row cannot tell apart, which are one point of its distribution."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LevelGroups:
 
     @classmethod
     def of(cls, alike: list[list[NDArray[np.intp]]], folds: list[Ints]) -> LevelGroups:
-        """From the groups of every fold's models and the rows' folds, for every repeat.
+        """The groups of rows, from those of each fold's models and the folds of the rows, for each repeat.
 
         Examples
         --------
@@ -40,14 +40,14 @@ class LevelGroups:
         ([[0.0, 2.0]], [[0.5, 0.5]])
         """
         combined, kind = np.unique(np.stack(folds, axis=1), axis=0, return_inverse=True)
-        found = []
-        for own in combined:
-            together = np.stack([parts[fold] for parts, fold in zip(alike, own, strict=True)], axis=1)
-            found.append(np.unique(together, axis=0, return_index=True, return_inverse=True)[1:])
-        n_groups = max(first.size for first, _ in found)
-        firsts = np.zeros((len(found), n_groups), dtype=np.intp)
-        member = np.zeros((len(found), alike[0][0].size, n_groups))
-        for k, (first, group) in enumerate(found):
+        groups = []
+        for row_folds in combined:
+            together = np.stack([group_of[fold] for group_of, fold in zip(alike, row_folds, strict=True)], axis=1)
+            groups.append(np.unique(together, axis=0, return_index=True, return_inverse=True)[1:])
+        n_groups = max(first.size for first, _ in groups)
+        firsts = np.zeros((len(groups), n_groups), dtype=np.intp)
+        member = np.zeros((len(groups), alike[0][0].size, n_groups))
+        for k, (first, group) in enumerate(groups):
             firsts[k, : first.size] = first
             member[k, np.arange(group.size), group.reshape(-1)] = 1.0
         return cls(kind.reshape(-1), firsts, member)
@@ -55,7 +55,7 @@ class LevelGroups:
     def gather(self, rows: Ints, chances: Array) -> tuple[Array, Array]:
         """A level of each group and the chance of the group, each of shape (rows, groups), from chances of levels."""
         kind = self.kind[rows]
-        found = np.empty((rows.size, self.first.shape[1]))
-        for own in np.unique(kind):
-            found[kind == own] = chances[kind == own] @ self.member[own]
-        return self.first[kind].astype(np.float64), found
+        gathered = np.empty((rows.size, self.first.shape[1]))
+        for k in np.unique(kind):
+            gathered[kind == k] = chances[kind == k] @ self.member[k]
+        return self.first[kind].astype(np.float64), gathered

@@ -1,4 +1,4 @@
-"""What every row adds to the effect-likelihood statistic, given one cross-fit; `effect_likelihood` has the formula."""
+"""Terms of the effect-likelihood statistic, row by row, given one cross-fit; `effect_likelihood` has the formula."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RowTerms:
 
 @dataclass(frozen=True)
 class ArmFit:
-    """One cross-fit and what follows from it for every row.
+    """One cross-fit, with what follows from it for every row.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class ArmFit:
     log_likelihood : array of shape (n,)
         Of the observed outcomes.
     index : tuple
-        What the learners of each fold can reuse from feature to feature.
+        What the learners of each fold reuse from feature to feature.
     """
 
     y: Array
@@ -75,12 +75,10 @@ class ArmFit:
 
     @classmethod
     def of(cls, cross: CrossFit, traits: ArmTraits, X: Array, y: Array, a: Ints, scores: Array) -> ArmFit:
-        """From the models, what is known of the arms, and rows that the models have not seen."""
+        """A cross-fit for rows that its models have not seen."""
         family, shapes = traits.family, np.array(traits.shapes)[a]
-        common, apart = (
-            CommonPart.of(family, cross.location, cross.scale, scores, traits.level),
-            contrasts(family, cross.location, cross.scale),
-        )
+        common = CommonPart.of(family, cross.location, cross.scale, scores, traits.level)
+        apart = contrasts(family, cross.location, cross.scale)
         both = np.column_stack([family.location(traits.eta(common, arm, apart[0])) for arm in (0, 1)])
         return cls(
             y,
@@ -98,53 +96,49 @@ class ArmFit:
     def terms(
         self, rows: Ints, location: Array, scale: Array, chances: Array, parts: tuple[Part, ...]
     ) -> list[RowTerms]:
-        """What some rows add to each part, from the predictions of both arms at the points, shape (rows, g, 2)."""
+        """Terms of some rows for each part, from the predictions of both arms at the points, shape (rows, g, 2)."""
         family, shape = self.traits.family, self.traits.shape
-        side = self.scale_lead[rows]
-        own, along = [contrast[rows] for contrast in self.contrasts], contrasts(family, location, scale)
+        here, along = [contrast[rows] for contrast in self.contrasts], contrasts(family, location, scale)
         scores = self.treatment[rows] - 2 * self.lead[rows]
         # Errors of a contrast count as much as there is information on it, so that its null value is the mean under the
         # distribution weighted by that: where a feature changes the spread of both arms the two means differ.
         information = chances * null_precision(family, location, scale, scores[:, None], self.traits.level)
         of_scale = family.scale_information(location, scores[:, None])
         informed = [information] if of_scale is None else [information, chances * of_scale]
-        means = [np.einsum("ij,ij->i", contrast, chances) for contrast in along]
-        centre = _mean(along[0], information)
-        scale_centre = means[1] if of_scale is None else _mean(along[1], informed[1])
-        found, no_scores = [], np.zeros((rows.size, 0))
+        location_mean, scale_mean = (np.einsum("ij,ij->i", contrast, chances) for contrast in along)
+        null = _mean(along[0], information), scale_mean if of_scale is None else _mean(along[1], informed[1])
+        terms, no_scores = [], np.zeros((rows.size, 0))
         for part in parts:
             if part == OUTCOME:
                 values = self.own_log_likelihood(rows, location, scale)
                 mean = np.einsum("ij,ij->i", values, chances)
-                values -= mean[:, None]
-                found.append(RowTerms(self.log_likelihood[rows] - mean, no_scores, values))
+                terms.append(RowTerms(self.log_likelihood[rows] - mean, no_scores, values - mean[:, None]))
                 continue
-            moves_location, moves_scale = part
-            null = centre if moves_location else own[0], scale_centre if moves_scale else own[1]
-            residual, lead, plain = self.residual(rows, *null)
+            residual, lead, plain = self.residual(rows, *np.where(np.array(part)[:, None], null, here))
             observed, values = np.zeros(rows.size), np.zeros(chances.shape)
+            moves_location, moves_scale = part
             if moves_location:
-                observed += lead * (own[0] - centre)
-                values += lead[:, None] * (along[0] - means[0][:, None])
+                observed += lead * (here[0] - null[0])
+                values += lead[:, None] * (along[0] - location_mean[:, None])
             if moves_scale and family.has_scale:
-                here, there = own[1] - scale_centre, along[1] - scale_centre[:, None]
-                ratios = family.scale_ratio(residual[:, None], there, shape)
+                side = self.scale_lead[rows]
+                ratios = family.scale_ratio(residual[:, None], along[1] - null[1][:, None], shape)
                 mean = np.einsum("ij,ij->i", ratios, chances)
                 null_ratio = mean if of_scale is None else _mean(ratios, informed[1])
-                observed += side * (family.scale_ratio(residual, here, shape) - null_ratio)
+                observed += side * (family.scale_ratio(residual, here[1] - null[1], shape) - null_ratio)
                 values += side[:, None] * (ratios - mean[:, None])
-            if part != WHOLE:
-                found.append(RowTerms(observed, no_scores, values))
-                continue
-            by_contrast = np.stack([own / own.sum(axis=1)[:, None] for own in informed])
-            found.append(RowTerms(observed, self.direct(rows, residual, lead, plain), values, by_contrast))
-        return found
+            if part == WHOLE:
+                by_contrast = np.stack([weights / weights.sum(axis=1)[:, None] for weights in informed])
+                terms.append(RowTerms(observed, self.direct(rows, residual, lead, plain), values, by_contrast))
+            else:
+                terms.append(RowTerms(observed, no_scores, values))
+        return terms
 
     def own_log_likelihood(self, rows: Ints, location: Array, scale: Array) -> Array:
         """Log-likelihood of the row's own outcome at predictions of both arms, shape (rows, g, 2)."""
-        own, arm = np.arange(rows.size), self.treatment[rows]
+        each, arm = np.arange(rows.size), self.treatment[rows]
         shape = np.array(self.traits.shapes)[arm, None]
-        return self.traits.family.log_density(self.y[rows, None], location[own, :, arm], scale[own, :, arm], shape)
+        return self.traits.family.log_density(self.y[rows, None], location[each, :, arm], scale[each, :, arm], shape)
 
     def residual(self, rows: Ints, *apart: Array) -> tuple[Array, Array, Array]:
         """Residuals at given contrasts of the arms, the lead of a contrast of locations, and it without weights."""
@@ -156,7 +150,7 @@ class ArmFit:
 
     @property
     def score_names(self) -> tuple[str, ...]:
-        """What the scores of the direct component are of."""
+        """Names of the scores of the direct component."""
         if self.traits.ranks is not None:
             return tuple(SHAPE_SCORES)
         return tuple(CONTRAST_SCORES)[: 1 + self.traits.family.has_scale]
@@ -186,7 +180,7 @@ class ArmFit:
         return np.stack((by_location, *(by_shape,) * (len(self.score_names) - 1)), axis=-1)
 
     def leads(self) -> tuple[Array, Array]:
-        """How much a small change of either contrast changes what each row adds, at the row's own prediction."""
+        """Derivatives of what each row adds by either contrast, at the row's own prediction."""
         family, shape = self.traits.family, self.traits.shape
         location = own_arm(self.cross.location, self.treatment)
         unit = own_arm(self.cross.scale, self.treatment) if family.has_scale else 1.0

@@ -1,4 +1,4 @@
-"""What a sum owes to rows being scored by models that share most of their own rows."""
+"""The variance that a sum has because rows are scored by models that share most of their own rows."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from modifind._typing import Array
 
 @dataclass(frozen=True)
 class Reuse:
-    """What the folds' models have in common about one feature.
+    """How far the folds' models agree about one feature.
 
     Attributes
     ----------
     products : tuple of arrays of shape (folds, folds)
         Inner products of the models' patterns, for every repeat.
     share : float, default=1.0
-        Share that the rows of the sum are of those that models were fitted to. Two folds have taught each other's
-        models as much less as it is smaller.
+        Number of rows of the sum over that of the rows that models were fitted to. The smaller it is, the less two
+        folds have taught each other's models.
     """
 
     products: tuple[Array, ...]
@@ -27,10 +27,11 @@ class Reuse:
 
     def variance(self, per_fold: list[Array]) -> float:
         """Shared variance of the sum, given the variances of each fold's rows, averaged over repeats."""
-        return self.share * float(np.mean([_shared(p, own) for p, own in zip(self.products, per_fold, strict=True)]))
+        return self.share * float(np.mean(list(map(_shared, self.products, per_fold))))
 
 
 def _shared(products: Array, per_fold: Array) -> float:
+    """Shared variance of one repeat."""
     n_folds = per_fold.size
     size = np.sqrt(np.maximum(per_fold, 0.0))
     both = np.outer(size, size)

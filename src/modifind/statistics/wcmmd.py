@@ -22,7 +22,6 @@ from modifind.statistics.contract import Nuisances, Statistic
 from modifind.statistics.kernels import (
     SpectralMap,
     gaussian_gram,
-    median_bandwidth,
     random_fourier_map,
     reduce_map,
     spectral_map,
@@ -36,7 +35,7 @@ BANDWIDTH_ROWS = 1000
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Refuse a setting that is none of its choices."""
+    """Refuse a setting that is not one of its choices."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
 
@@ -156,6 +155,12 @@ class WCMMD(Statistic):
 
         With `weights`, one number per row of mean 1, all sums over rows are weighted.
         """
+        self.check()
+        rng, row_weights = np.random.default_rng(seed), Weights.of(weights, y.size)
+        return self.with_bandwidth(weighted_bandwidth(y, row_weights, rng), y, treatment, rng, row_weights)
+
+    def check(self) -> None:
+        """Refuse settings that are invalid for any table."""
         check_choice("estimator", self.estimator, ESTIMATORS)
         check_choice("weighting", self.weighting, WEIGHTINGS)
         check_choice("resample_weights", self.resample_weights, RESAMPLE_WEIGHTS)
@@ -170,8 +175,6 @@ class WCMMD(Statistic):
                     "accelerate=False keeps the published sums, which are evaluated with device='cpu' only"
                 )
             import_torch(self.device, "WCMMD(device=...)")
-        rng, own = np.random.default_rng(seed), Weights.of(weights, y.size)
-        return self.with_bandwidth(weighted_bandwidth(y, own, rng), y, treatment, rng, own)
 
     def with_bandwidth(
         self, bandwidth: float, y: Array, treatment: Ints, rng: np.random.Generator, weights: Weights
@@ -196,3 +199,88 @@ def weighted_bandwidth(values: Array, weights: Weights, rng: np.random.Generator
     if weights.uniform:
         return median_bandwidth(values, random_state=rng)
     return median_bandwidth(weights.representative(values, BANDWIDTH_ROWS), max_rows=BANDWIDTH_ROWS)
+
+
+def median_bandwidth(
+    values: Array, *, random_state: int | np.random.Generator | None = 0, max_rows: int = 1000
+) -> float:
+    """Median distance between distinct rows, or 0.0 for a constant column.
+
+    Parameters
+    ----------
+    values : array of shape (n,)
+        One column.
+    random_state : int or Generator, default=0
+        Seeds the subsample that is used above `max_rows` rows.
+    max_rows : int, default=1000
+        Largest number of rows whose pairs are all looked at.
+
+    Returns
+    -------
+    float
+        The median of ``|u_i - u_j|`` over pairs ``i < j``. When more than half of the pairs are ties
+        (zero-inflated columns) the median of the non-zero distances is taken instead.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> median_bandwidth(np.array([0.0, 1.0, 3.0]))
+    2.0
+    >>> median_bandwidth(np.array([0.0, 0.0, 0.0, 0.0, 5.0]))
+    5.0
+    >>> median_bandwidth(np.ones(4))
+    0.0
+    """
+    values = np.asarray(values, dtype=np.float64)
+    if values.size > max_rows:
+        rng = np.random.default_rng(random_state)
+        sample = np.sort(values[rng.choice(values.size, max_rows, replace=False)])
+        if sample[0] == sample[-1]:  # nearly all rows tie: look at the distinct values instead
+            sample = np.unique(values)
+            if sample.size > max_rows:
+                sample = np.sort(rng.choice(sample, max_rows, replace=False))
+    else:
+        sample = np.sort(values)
+    n_pairs = sample.size * (sample.size - 1) // 2
+    if n_pairs == 0 or sample[0] == sample[-1]:
+        return 0.0
+    median = _median_distance(sample, 0)
+    return median if median > 0 else _median_distance(sample, _pairs_within(sample, 0.0))
+
+
+def _median_distance(ordered: Array, n_skipped: int) -> float:
+    """Median pairwise distance of a sorted column, the `n_skipped` smallest left out."""
+    n_left = ordered.size * (ordered.size - 1) // 2 - n_skipped
+    low = _ranked_distance(ordered, n_skipped + (n_left + 1) // 2)
+    high = low if n_left % 2 else _ranked_distance(ordered, n_skipped + n_left // 2 + 1)
+    return (low + high) / 2
+
+
+def _pairs_within(ordered: Array, distance: float) -> int:
+    ends = np.searchsorted(ordered, ordered + distance, side="right")
+    return int(ends.sum()) - ordered.size * (ordered.size + 1) // 2
+
+
+def _ranked_distance(ordered: Array, rank: int) -> float:
+    """The `rank`-th smallest pairwise distance of a sorted column: bisection, then the pairs that are left."""
+    if rank <= _pairs_within(ordered, 0.0):
+        return 0.0
+    rows = np.arange(ordered.size)
+    high = float(ordered[-1] - ordered[0])
+    low, first, last = 0.0, rows + 1, np.full(ordered.size, ordered.size)
+    # Pair (i, j) is left when first[i] <= j < last[i]. Counting and listing by the same two arrays keeps ties together
+    # even where ordered + distance rounds.
+    while (last - first).sum() > 4 * ordered.size:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            return high
+        ends = np.maximum(np.searchsorted(ordered, ordered + middle, side="right"), rows + 1)
+        if (ends - rows - 1).sum() >= rank:
+            high, last = middle, ends
+        else:
+            low, first = middle, ends
+    counts = np.maximum(last - first, 0)
+    left = np.repeat(rows, counts)
+    right = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + first[left]
+    below = int((first - rows - 1).sum())
+    return float(np.sort(ordered[right] - ordered[left])[rank - below - 1])

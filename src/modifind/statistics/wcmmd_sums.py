@@ -16,20 +16,20 @@ import numpy as np
 from modifind._typing import Array
 from modifind.statistics.kernel_sums import CellSums, nearest_rows, nearest_weights, relative_exponent
 
-MOST_FAR = 10_000  # values of far rows that are told apart; where there are more, D2 is undefined there
+MAX_FAR_VALUES = 10_000  # of rows far from an arm; where there are more, D2 is undefined there
 
 
 @dataclass(frozen=True)
 class ColumnSums:
-    """What rows add to nodes or categories: for rows with a value and for those without, the sums of every source."""
+    """Sums of every source at nodes or in categories, for rows with a value and for those without."""
 
     parts: Mapping[str, tuple[Array | CellSums, ...]]
 
     def __add__(self, other: ColumnSums) -> ColumnSums:
         """The sums of both sets of rows."""
         parts = {**self.parts}
-        for name, own in other.parts.items():
-            parts[name] = tuple(map(operator.add, parts[name], own)) if name in parts else own
+        for name, sums in other.parts.items():
+            parts[name] = tuple(map(operator.add, parts[name], sums)) if name in parts else sums
         return ColumnSums(parts)
 
 
@@ -58,12 +58,12 @@ class D2Moments:
 
     @classmethod
     def of(cls, d2: Array, weights: Array, far: Array | None = None) -> D2Moments:
-        """Of some rows; `far` are the values of more rows, with one row each of (value, 1, weight)."""
+        """The moments of some rows; `far` has further rows as (value, 1, weight)."""
         defined = ~np.isnan(d2)
-        values, own = d2[defined], weights[defined]
-        total = float(own.sum())
-        mean = float(own @ values) / total if total > 0 else 0.0
-        squares = float(own @ (values - mean) ** 2)
+        values, known_weights = d2[defined], weights[defined]
+        total = float(known_weights.sum())
+        mean = float(known_weights @ values) / total if total > 0 else 0.0
+        squares = float(known_weights @ (values - mean) ** 2)
         counted = np.array([d2.size, weights.sum()])
         moments = cls(counted, np.array([values.size, total]), mean, squares)
         if far is None:
@@ -85,9 +85,9 @@ class D2Moments:
         """The same with D2 of the far rows."""
         assert self.far is not None
         defined = ~np.isnan(d2)
-        own = D2Moments.of(d2[defined], self.far[defined, 2])
-        own = replace(own, rows=np.zeros(2), known=self.far[defined, 1:].sum(axis=0))
-        return replace(self, far=np.empty((0, 3))) + own
+        moments = D2Moments.of(d2[defined], self.far[defined, 2])
+        moments = replace(moments, rows=np.zeros(2), known=self.far[defined, 1:].sum(axis=0))
+        return replace(self, far=np.empty((0, 3))) + moments
 
     @property
     def variance(self) -> float:
@@ -100,10 +100,10 @@ class D2Moments:
 
 def _grouped(far: Array) -> Array | None:
     """Number and weight of the rows of each value; None where there are too many values."""
-    values, place = np.unique(far[:, 0], return_inverse=True)
-    if values.size > MOST_FAR:
+    values, group = np.unique(far[:, 0], return_inverse=True)
+    if values.size > MAX_FAR_VALUES:
         return None
-    return np.column_stack((values, *(np.bincount(place, own, values.size) for own in far[:, 1:].T)))
+    return np.column_stack((values, *(np.bincount(group, column, values.size) for column in far[:, 1:].T)))
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class FarSums:
 
     @classmethod
     def of(cls, points: Array, bandwidth: float, arms: list[tuple[Array, Array]]) -> FarSums:
-        """Of some rows: values and columns of each arm."""
+        """The sums of some rows, given as values and columns of each arm."""
         nearest = np.full((2, points.size), np.nan)
         sums = np.zeros((2, points.size, arms[0][1].shape[1]))
         for arm, (x, columns) in enumerate(arms):
@@ -146,10 +146,10 @@ class FarSums:
         theirs = np.isnan(self.nearest) | (np.abs(other.nearest - self.points) < np.abs(self.nearest - self.points))
         nearest = np.where(theirs, other.nearest, self.nearest)
         sums = np.zeros(self.sums.shape)
-        for own in (self, other):
+        for far in (self, other):
             with np.errstate(invalid="ignore"):
-                scale = np.exp(relative_exponent(own.nearest, nearest, self.points, self.bandwidth))
-            sums += np.where(np.isnan(own.nearest), 0.0, scale)[..., None] * own.sums
+                scale = np.exp(relative_exponent(far.nearest, nearest, self.points, self.bandwidth))
+            sums += np.where(np.isnan(far.nearest), 0.0, scale)[..., None] * far.sums
         return FarSums(self.points, self.bandwidth, nearest, sums)
 
     @property

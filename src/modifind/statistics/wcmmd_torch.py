@@ -1,8 +1,8 @@
 """The weighted conditional MMD of whole batches of resampled columns, by torch on any device.
 
-The sums are those of `kernel_sums.GroupSums` and of the dense grid of `kernel_sums.KernelSums`, in double precision and
-with the same nodes, so that results agree with `PreparedWCMMD.importance` to rounding. Columns whose range needs cells
-that follow the data, and those with a row so far from an arm that its kernel sums underflow, are left to numpy.
+The sums are those of `kernel_sums.GroupSums` and `kernel_sums.GridSums`, in double precision and with the same nodes,
+so that results agree with `PreparedWCMMD.importance` to rounding. Columns whose range needs cells that follow the data,
+and those with a row so far from an arm that its kernel sums underflow, are left to numpy.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 from modifind._torch import OnDevice
 from modifind._typing import Array
-from modifind.statistics.kernel_sums import NEGLIGIBLE
+from modifind.statistics.kernel_sums import NEGLIGIBLE_WEIGHT
 from modifind.statistics.kernels import MAX_DENSE_RANGE, NODES_PER_BANDWIDTH, QUADRATURE_WEIGHT, REACH
 from modifind.statistics.prepared_wcmmd import PreparedWCMMD
 
 if TYPE_CHECKING:
     import torch
 
-BLOCK_CELLS = 2**26  # numbers held at a time in the largest arrays: half a gigabyte
+DEVICE_CELLS = 2**26  # numbers held at a time in the largest arrays: half a gigabyte
 PIECE = 2048
-TINY = np.finfo(float).tiny
+MIN_COUNT = np.finfo(float).tiny
 MAX_NODES = math.ceil((MAX_DENSE_RANGE + 2 * REACH) * NODES_PER_BANDWIDTH) + 2
 
 
@@ -49,13 +49,9 @@ class DeviceWCMMD(OnDevice):
         super().__init__(device, "WCMMD(device=...)")
         self.hajek = prepared.weighting == "hajek"
         self.bandwidth, self.n_levels = bandwidth, n_levels
-        # As in numpy the control arm comes first, so that each arm is a slice.
-        order = np.argsort(prepared.treatment, kind="stable")
-        self.n_rows, self.n_control = order.size, int((prepared.treatment == 0).sum())
-        self.order = self.tensor(order)
-        ones = np.ones((order.size, 1))
-        self.columns = self.tensor(np.concatenate((ones, prepared.outcome_map[order]), axis=1))
-        self.row_weights = self.tensor(prepared.row_weights.values[order])
+        self.n_rows, self.n_control = prepared.order.size, prepared.n_control
+        self.order, self.columns = self.tensor(prepared.order), self.tensor(prepared.columns)
+        self.row_weights = self.tensor(prepared.row_weights.values[prepared.order])
 
     def importances(
         self, columns: Array, scores: Callable[[torch.Tensor], torch.Tensor]
@@ -75,24 +71,24 @@ class DeviceWCMMD(OnDevice):
         left : boolean array of shape (k,)
             Columns that numpy is to evaluate.
         """
-        found, left = np.empty(len(columns)), np.empty(len(columns), dtype=bool)
-        step = max(1, BLOCK_CELLS // (self._width() * self.n_rows))
+        values, left = np.empty(len(columns)), np.empty(len(columns), dtype=bool)
+        step = max(1, DEVICE_CELLS // (self._width() * self.n_rows))
         for start in range(0, len(columns), step):
-            part = slice(start, start + step)
-            x = self.tensor(columns[part])
+            batch = slice(start, start + step)
+            x = self.tensor(columns[batch])
             followed = scores(x)[:, self.order]
             followed[:, : self.n_control] = 1.0 - followed[:, : self.n_control]
             evaluate = self._over_levels if self.n_levels else self._over_rows
             variance, undone = evaluate(x[:, self.order], followed.reciprocal_() * self.row_weights)
-            found[part], left[part] = variance.cpu().numpy(), undone.cpu().numpy()
-        return found, left
+            values[batch], left[batch] = variance.cpu().numpy(), undone.cpu().numpy()
+        return values, left
 
     def _width(self) -> int:
         """Numbers per row and resample."""
         return self.n_levels or MAX_NODES + 2 * self.columns.shape[1]
 
     def _blocks(self, start: int, stop: int, n_columns: int) -> Iterator[slice]:
-        step = max(1, BLOCK_CELLS // (self._width() * n_columns))
+        step = max(1, DEVICE_CELLS // (self._width() * n_columns))
         for at in range(start, stop, step):
             yield slice(at, min(at + step, stop))
 
@@ -127,8 +123,8 @@ class DeviceWCMMD(OnDevice):
         product = left[..., whole:] @ right[whole:]
         if n_pieces:
             pieces = left[..., :whole].unflatten(2, (n_pieces, PIECE)).flatten(0, 1).transpose(0, 1)
-            found = self.torch.bmm(pieces, right[:whole].unflatten(0, (n_pieces, PIECE)))
-            product = product + found.sum(dim=0).unflatten(0, (k, g))
+            products = self.torch.bmm(pieces, right[:whole].unflatten(0, (n_pieces, PIECE)))
+            product = product + products.sum(dim=0).unflatten(0, (k, g))
         return product
 
     def _difference(
@@ -153,7 +149,7 @@ class DeviceWCMMD(OnDevice):
         known = (smallest > 0) if self.hajek else (counts > 0)
         d2, counts = d2.masked_fill(~known, 0.0), counts * known
         n_known = counts.sum(dim=1, keepdim=True)
-        deviation = d2 - (counts * d2).sum(dim=1, keepdim=True) / n_known.clamp_min(TINY)
+        deviation = d2 - (counts * d2).sum(dim=1, keepdim=True) / n_known.clamp_min(MIN_COUNT)
         variance = (counts * deviation.square()).sum(dim=1) / (self.n_rows - 1)
         return variance, torch.zeros_like(known[:, 0])
 
@@ -195,6 +191,6 @@ class DeviceWCMMD(OnDevice):
             sums = roots(rows).transpose(1, 2) @ moments
             d2[:, rows], smallest[:, rows] = self._difference(*sums.split((width, width, 1), dim=2))
         if self.hajek:
-            left = left | (smallest < NEGLIGIBLE).any(dim=1)
+            left = left | (smallest < NEGLIGIBLE_WEIGHT).any(dim=1)
         deviation = d2 - (d2 @ self.row_weights / self.n_rows)[:, None]
         return deviation.square() @ self.row_weights / (self.n_rows - 1), left

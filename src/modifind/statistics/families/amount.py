@@ -21,7 +21,7 @@ from modifind.statistics.families.contract import Family, Origin, in_origin, ref
 from modifind.statistics.families.links import IDENTITY, Link
 
 AMOUNTS = "outcome='amount' needs amounts of 0 or more", ". Use outcome='numeric'"
-LEAST_SPREAD = 1e-3
+MIN_LOG_SPREAD = 1e-3
 TINY = np.finfo(np.float64).tiny
 
 
@@ -56,7 +56,7 @@ class Amount(Family):
 
     @classmethod
     def of(cls, y: Array, link: Link = IDENTITY) -> Self:
-        """Of numbers that are never negative, some of them zero."""
+        """The family of numbers that are never negative, some of them zero."""
         refuse_negative(y, *AMOUNTS)
         if not (y == 0).any() or np.unique(y).size < 3:
             raise ValueError(
@@ -66,40 +66,38 @@ class Amount(Family):
         return cls(link)
 
     def coded(self, y: Array) -> Array:
-        """As it is, once it has been seen to be an amount."""
+        """The amounts; negative numbers are refused."""
         refuse_negative(y, *AMOUNTS)
         return y
 
     @property
     def _any(self) -> Bernoulli:
+        """Whether there is any amount."""
         return Bernoulli(self.link)
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Those of the chance of any."""
+        return self._any.bounds
+
     def as_number(self, y: Array) -> Array:
-        """Of zeros and amounts of very different size."""
+        """Logarithms of one and the amount, in units of its median."""
         return np.log1p(y / max(float(np.median(y[y > 0])), TINY)) if (y > 0).any() else y
 
     def fitted(self, y: Array, location: Array, scale: Array, weights: Weights | None = None) -> Self:
-        """With the spread of the logarithms."""
+        """The same with the spread of the logarithms."""
         logs = np.log(y[y > 0] / scale[y > 0])
-        return replace(self, spread=max(robust_spread(logs), LEAST_SPREAD)) if logs.size else self
-
-    def eta(self, location: Array) -> Array:
-        """Of a chance."""
-        return self._any.eta(location)
-
-    def location(self, eta: Array) -> Array:
-        """A chance."""
-        return self._any.location(eta)
+        return replace(self, spread=max(robust_spread(logs), MIN_LOG_SPREAD)) if logs.size else self
 
     def log_density(self, y: Array, location: Array | float, scale: Array | float, shape: Array | float) -> Array:
-        """Of both parts."""
+        """Log-density of both parts."""
         chance = self._any.log_density((y > 0).astype(np.float64), location, 1.0, np.inf)
         u = self.residual(y, np.asarray(location), scale)
-        own = student_log_density(u, shape) - np.log(self.spread * np.maximum(y, TINY))
-        return chance + np.where(y > 0, own, 0.0)
+        amount = student_log_density(u, shape) - np.log(self.spread * np.maximum(y, TINY))
+        return chance + np.where(y > 0, amount, 0.0)
 
     def residual(self, y: Array, location: Array, scale: Array | float) -> Array:
-        """Of the logarithm, in units of its spread."""
+        """Logarithm of the amount over the typical one, in units of its spread; NaN where there is none."""
         logs = np.log(np.maximum(y, TINY) / scale) / self.spread
         return np.where(y > 0, logs, np.nan)
 
@@ -115,34 +113,25 @@ class Amount(Family):
         if not logs.size:
             return chance, 1.0, np.inf
         typical = float(np.exp(np.median(logs)))
-        own = self.fitted(y, np.empty(0), np.full(y.size, typical))
-        return chance, typical, own.best_shape(own.residual(y, np.empty(0), typical))
+        family = self.fitted(y, np.empty(0), np.full(y.size, typical))
+        return chance, typical, family.best_shape(family.residual(y, np.empty(0), typical))
 
     def expected(
         self, location: Array, scale: Array, shape: float, marks: Array, y: Array, weights: Array, origin: Origin
     ) -> Array:
-        """Amounts have the mean and the mean square, in units of the typical one, that those of the arm have."""
-        observed, at = origin[0] + origin[1] * y, origin[0] + origin[1] * marks
-        own = weights * (observed > 0.5 * _least(observed))
-        first, second = (float(own @ (observed / scale) ** k / max(own.sum(), TINY)) for k in (1, 2))
+        """Mean and mean square of an amount, in units of the typical one, are those of the arm's amounts."""
+        observed, limits = origin[0] + origin[1] * y, origin[0] + origin[1] * marks
+        counted = weights * (observed > 0.5 * _smallest(observed))
+        first, second = (float(counted @ (observed / scale) ** k / max(counted.sum(), TINY)) for k in (1, 2))
         with np.errstate(divide="ignore", invalid="ignore"):
-            u = np.log(np.maximum(at, 0.0) / scale[:, None]) / self.spread
+            u = np.log(np.maximum(limits, 0.0) / scale[:, None]) / self.spread
         below = 1.0 - location[:, None] + location[:, None] * stdtr(shape, u)
-        below = np.where(at > -1e-9 * origin[1], below, 0.0)
+        below = np.where(limits > -1e-9 * origin[1], below, 0.0)
         return in_origin(location * first * scale, location * second * scale**2, below, origin)
 
     def variance(self, location: Array, scale: Array) -> Array:
-        """Of the chance of any."""
+        """Inverse of the information on the chance of any."""
         return self._any.variance(location, scale)
-
-    def log_density_and_scores(
-        self, y: Array, eta: Array, log_scale: Array, shape: float
-    ) -> tuple[Array, tuple[Array, ...]]:
-        """Scores of the chance of any, and of the logarithm of the typical amount."""
-        has_any, scale = (y > 0).astype(np.float64), np.exp(log_scale)
-        _, (by_eta,) = self._any.log_density_and_scores(has_any, eta, log_scale, shape)
-        by_scale = self.scale_score(self.residual(y, eta, scale), shape)
-        return self.log_density(y, self.location(eta), scale, shape), (by_eta, by_scale)
 
     def on_eta(self, y: Array, eta: Array, unit: Array | float, residual: Array) -> tuple[Array | float, Array]:
         """Whether there is any, less its chance."""
@@ -155,22 +144,22 @@ class Amount(Family):
         return treated / (treated + control)
 
     def scale_information(self, location: Array, scores: Array) -> Array:
-        """As much as there are amounts in both arms."""
+        """Information in proportion to the amounts that both arms have."""
         return location[..., 0] * location[..., 1] / (scores * location[..., 1] + (1 - scores) * location[..., 0])
 
     def scale_score(self, residual: Array, shape: float) -> Array:
-        """That of a location of logarithms."""
+        """The score of a location of logarithms."""
         score = student_weight(residual, shape) * residual / self.spread
         return np.where(np.isnan(residual), 0.0, score)
 
     def scale_ratio(self, residual: Array, contrast: Array, shape: float) -> Array:
-        """Of logarithms that lie higher, and of those that lie lower."""
+        """Log-density of logarithms that lie higher less that of logarithms that lie lower."""
         half = contrast / (2 * self.spread)
         ratio = student_log_density(residual - half, shape) - student_log_density(residual + half, shape)
         return np.where(np.isnan(residual), 0.0, ratio)
 
 
-def _least(amounts: Array) -> float:
+def _smallest(amounts: Array) -> float:
     """The smallest amount above rounding, in outcomes that have been moved to another origin and back."""
     large = amounts[amounts > 1e-9 * max(float(np.abs(amounts).max()), TINY)]
     return float(large.min()) if large.size else 1.0

@@ -10,15 +10,15 @@ from typing import Self
 import numpy as np
 
 from modifind._typing import Array
-from modifind.statistics.families.contract import Family, Origin
+from modifind.statistics.families.contract import MeanFamily, Origin
 from modifind.statistics.families.links import IDENTITY, Link
 
-EDGE = 1e-3  # probabilities are kept this far from 0 and 1
-RATIO_EDGE = 1e-4  # the same where their ratios matter
+MIN_RISK = 1e-3  # probabilities are kept this far from 0 and 1
+MIN_RATIO_RISK = 1e-4  # the same where their ratios matter
 
 
 @dataclass(frozen=True)
-class Bernoulli(Family):
+class Bernoulli(MeanFamily):
     """A coin, which has no scale; as densities take it, 1 is the larger value.
 
     Attributes
@@ -26,7 +26,7 @@ class Bernoulli(Family):
     link : Link
         Of effects.
     middle : float
-        What lies between the two values.
+        A number between the two values.
 
     Examples
     --------
@@ -43,9 +43,15 @@ class Bernoulli(Family):
     chances = True
     scales = ("difference", "ratio", "odds_ratio")
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Zero and one, less a margin."""
+        margin = MIN_RISK if self.link == IDENTITY else MIN_RATIO_RISK
+        return margin, 1 - margin
+
     @classmethod
     def of(cls, y: Array, link: Link = IDENTITY) -> Self:
-        """Of outcomes with two values."""
+        """The coin of outcomes with two values."""
         low, high = float(y.min()), float(y.max())
         if not ((y == low) | (y == high)).all():
             raise ValueError(f"outcome='binary' needs an outcome of two values; found {np.unique(y).size} in y")
@@ -55,47 +61,24 @@ class Bernoulli(Family):
         """1 for the larger value, and 0."""
         return (y > self.middle).astype(np.float64)
 
-    def eta(self, location: Array) -> Array:
-        """Of a probability that has one."""
-        return location if self.link == IDENTITY else self.link.eta(np.clip(location, RATIO_EDGE, 1 - RATIO_EDGE))
-
-    def location(self, eta: Array) -> Array:
-        """A probability."""
-        edge = EDGE if self.link == IDENTITY else RATIO_EDGE
-        return np.clip(self.link.location(eta), edge, 1 - edge)
-
     def log_density(self, y: Array, location: Array | float, scale: Array | float, shape: Array | float) -> Array:
-        """That of the row's side of the coin."""
-        edge = EDGE if self.link == IDENTITY else RATIO_EDGE
-        probability = np.clip(location, edge, 1 - edge)
+        """Logarithm of the probability of the observed value."""
+        probability = np.clip(location, *self.bounds)
         return np.where(y > 0.5, np.log(probability), np.log1p(-probability))
 
-    def residual(self, y: Array, location: Array, scale: Array | float) -> Array:
-        """Outcome less probability."""
-        return y - location
+    def outcome_variance(self, location: Array) -> Array:
+        """P (1 - p)."""
+        return location * (1 - location)
 
-    def marginal(self, y: Array, least_scale: float) -> tuple[float, float, float]:
-        """The frequency."""
-        return float(np.clip(y.mean(), EDGE, 1 - EDGE)), 1.0, np.inf
+    def at_most(self, marks: Array, location: Array) -> Array:
+        """The probability of 0, and from 1 on certainty."""
+        return np.where(marks < 1, 1.0 - location, 1.0)
 
     def expected(
         self, location: Array, scale: Array, shape: float, marks: Array, y: Array, weights: Array, origin: Origin
     ) -> Array:
-        """From the two values of y."""
+        """Expectations from the two values of y, which is not coded here."""
         low, high = y.min(), y.max()
         mean = low + (high - low) * location
         square = low**2 + (high**2 - low**2) * location
-        return np.column_stack((mean, square, np.where(marks < high, 1.0 - location[:, None], 1.0)))
-
-    def variance(self, location: Array, scale: Array) -> Array:
-        """P (1 - p), over the square of the slope."""
-        probability = self.location(self.eta(location))
-        return probability * (1 - probability) / self.link.slope(probability) ** 2
-
-    def log_density_and_scores(
-        self, y: Array, eta: Array, log_scale: Array, shape: float
-    ) -> tuple[Array, tuple[Array, ...]]:
-        """The only score is that of the risk on the scale of effects."""
-        probability = self.location(eta)
-        score = (y - probability) / (probability * (1 - probability)) * self.link.slope(probability)
-        return self.log_density(y, probability, 1.0, shape), (score,)
+        return np.column_stack((mean, square, self.at_most((marks >= high).astype(np.float64), location[:, None])))

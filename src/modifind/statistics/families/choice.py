@@ -1,4 +1,4 @@
-"""Which family an outcome is taken to be of."""
+"""The families that have a name, and which of them an outcome belongs to."""
 
 from __future__ import annotations
 
@@ -17,26 +17,25 @@ from modifind.statistics.families.links import LINKS
 from modifind.statistics.families.ordinal import Ordinal
 from modifind.statistics.families.student_t import StudentT
 
-OF_SCALES = ("on_eta", "scale_score", "scale_ratio")  # methods that a family with a scale must have
 FAMILIES: dict[str, type[Family]] = {family.kind: family for family in (StudentT, Bernoulli, Count, Ordinal, Amount)}
 
 
 def check_family(outcome: Any, effect_scale: Any) -> None:
-    """Refuse kinds of outcomes and scales that there are none of, and pairs that do not go together."""
+    """Refuse unknown kinds of outcomes and scales of effects, and pairs that do not go together."""
     if isinstance(outcome, str) and outcome not in ("auto", *FAMILIES):
         known = ", ".join(map(repr, FAMILIES))
         raise ValueError(f"outcome must be 'auto', {known}, not {outcome!r}")
     if effect_scale not in LINKS:
         raise ValueError(f"effect_scale must be {', '.join(map(repr, LINKS))}, not {effect_scale!r}")
     if not isinstance(outcome, str):
-        _check_own_family(outcome, effect_scale)
+        _check_given_family(outcome, effect_scale)
     elif outcome != "auto" and effect_scale not in FAMILIES[outcome].scales:
-        own = " or ".join(f"effect_scale={scale!r}" for scale in FAMILIES[outcome].scales)
-        raise ValueError(f"outcome={outcome!r} has no effects on effect_scale={effect_scale!r}; use {own}")
+        usable = " or ".join(f"effect_scale={scale!r}" for scale in FAMILIES[outcome].scales)
+        raise ValueError(f"outcome={outcome!r} has no effects on effect_scale={effect_scale!r}; use {usable}")
 
 
-def _check_own_family(family: Any, effect_scale: str) -> None:
-    """Refuse an object of the user's that lacks what a family must have, by name."""
+def _check_given_family(family: Any, effect_scale: str) -> None:
+    """Refuse an object that lacks what a family must have, by name."""
     check_part("outcome", family, *sorted(Family.__abstractmethods__))
     called = type(family).__name__
     if not isinstance(family, Family):
@@ -44,15 +43,16 @@ def _check_own_family(family: Any, effect_scale: str) -> None:
             f"outcome must be a name or a Family; derive {called} from modifind.statistics.families.Family"
         )
     lacks = [name for name in ("name", "kind") if not isinstance(getattr(family, name, None), str)]
-    lacks += [name for name in OF_SCALES if family.has_scale and getattr(type(family), name) is getattr(Family, name)]
+    if family.has_scale and type(family).weight is Family.weight and type(family).scale_score is Family.scale_score:
+        lacks.append("weight")
     if lacks:
         raise ValueError(f"outcome must be a name or a complete Family; {called} has no {' and no '.join(lacks)}")
     for name in ("kind", "learners"):
         if (getattr(family, name) or family.kind) not in FAMILIES:
             known = ", ".join(map(repr, FAMILIES))
             raise ValueError(f"{called}.{name} must be one of {known}, not {getattr(family, name)!r}")
-    if (own := family.link.scale) != effect_scale:
-        raise ValueError(f"outcome={called}() has no effects on effect_scale={effect_scale!r}; use {own!r}")
+    if (scale := family.link.scale) != effect_scale:
+        raise ValueError(f"outcome={called}() has no effects on effect_scale={effect_scale!r}; use {scale!r}")
 
 
 def family_of(
@@ -65,12 +65,12 @@ def family_of(
     y : array of shape (n,)
         The outcome.
     outcome : str or Family, default="auto"
-        What it is; a family is taken as it is. "auto" takes two values as a coin and all else as numbers; where ratios
-        are asked for, what looks like a count as one, and what is often zero as an amount.
+        A kind of outcome, or a family to be taken as it is. "auto" takes two values as a coin and all else as numbers;
+        where ratios are asked for, it recognises counts, and amounts that are often zero.
     effect_scale : {"difference", "ratio", "odds_ratio"}, default="difference"
         The scale on which the arms are compared.
     arms : int array of shape (n,), optional
-        The treatment, to see that both arms have a mean that the scale can compare.
+        The treatment, to check that the scale can compare the means of both arms.
 
     Examples
     --------
@@ -96,9 +96,9 @@ def _named_family(y: Array, outcome: str, effect_scale: str) -> Family:
 
 
 def _kind_of(y: Array, effect_scale: str) -> str:
-    """What an outcome looks like; a count or an amount only where the user has asked for ratios.
+    """The kind that an outcome looks like; a count or an amount only where the user has asked for ratios.
 
-    Differences of means are asked of numbers, whatever the outcome looks like: a warning tells of the choice.
+    On the scale of differences all but two values are taken as numbers; a warning says so.
     """
     if ((y == y.min()) | (y == y.max())).all():
         return "binary"
@@ -110,12 +110,12 @@ def _kind_of(y: Array, effect_scale: str) -> str:
 def _refuse_empty_arms(coded: Array, arms: Ints, effect_scale: str) -> None:
     """Refuse an arm whose mean has no logarithm, or no odds."""
     for arm, name in ((1, "treated"), (0, "control")):
-        own = coded[arms == arm]
-        if not own.mean() > 0:
+        outcomes = coded[arms == arm]
+        if not outcomes.mean() > 0:
             raise ValueError(
                 f"effect_scale={effect_scale!r} needs outcomes above the lowest in both arms; no {name} row has one"
             )
-        if effect_scale == "odds_ratio" and (own == own[0]).all():
+        if effect_scale == "odds_ratio" and (outcomes == outcomes[0]).all():
             raise ValueError(
                 f"effect_scale={effect_scale!r} needs outcomes below the highest in both arms; no {name} row has one"
             )

@@ -1,9 +1,8 @@
-"""What a family of outcomes must have, so that effects on outcomes of its kind can be tested.
+"""The contract of a family of outcomes: what is needed to test effects on outcomes of a kind.
 
-A family is one file with one class, named in `FAMILIES` of this package (`choice` says which takes an outcome), or an
-object of the user's, ``ModifierSelector(outcome=MyFamily())``. Models of the outcome (`nuisance.outcome`) predict a
-location and a scale of both arms; what these mean for an outcome is the family's to say, and nothing else asks which
-family it is.
+A family is one class, named in `FAMILIES` of this package (`choice` says which takes an outcome), or an object of the
+user's, ``ModifierSelector(outcome=MyFamily())``. Models of the outcome (`nuisance.outcome`) predict a location and a
+scale of both arms; what these mean for an outcome is the family's to say, and nothing else asks which family it is.
 
 *The scale of effects.* Only the difference between the arms moves along a feature; what they share is held still. Both
 are taken of ``eta``, a function of the location that is the family's link (`links`): with s the treated arm's share of
@@ -29,14 +28,14 @@ from modifind.nuisance.outcome.contract import Likelihood
 from modifind.statistics.families.links import IDENTITY, Link
 
 Origin: TypeAlias = tuple[float, float]  # centre and unit
+UNBOUNDED = (-np.inf, np.inf)
 
 
 class Family(Likelihood, ABC):
-    """Base of the families: what models are weighed by (`Likelihood`), and what a contrast of the arms needs.
+    """Base of the families: the likelihood that models are weighed by, and what a contrast of the arms needs.
 
-    In a family without a scale of its own, such as coins or counts, residuals are in units of the outcome, only the
-    location can follow a feature, and there is neither spread nor shape to test. Its subclasses need not define what
-    is said below of scales.
+    A family without a scale, such as that of coins or counts, is best derived from `MeanFamily`. In one with a scale
+    the defaults are those of a location and a scale, ``(y - location) / scale`` having one density at all of them.
 
     Attributes
     ----------
@@ -54,14 +53,20 @@ class Family(Likelihood, ABC):
     has_scale : bool
         Whether outcomes have a scale beside their location.
     has_shape : bool
-        Whether tails and skewness of standardised residuals are looked at.
+        Whether tails and skewness of standardised residuals are tested as well.
     """
 
+    kind: ClassVar[str] = "numeric"
     learners: ClassVar[str] = ""
     scales: ClassVar[tuple[str, ...]] = ("difference",)
     has_scale: ClassVar[bool] = False
     has_shape: ClassVar[bool] = False
     link: Link = IDENTITY
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The limits that locations are kept between."""
+        return UNBOUNDED
 
     @classmethod
     def of(cls, y: Array, link: Link) -> Self:
@@ -70,12 +75,12 @@ class Family(Likelihood, ABC):
         Raises
         ------
         ValueError
-            The outcome is none of this family's, or has no effects on the scale.
+            The outcome is not one of the family, or has no effects on the scale.
         """
         return cls()
 
     def coded(self, y: Array) -> Array:
-        """The outcome as densities take it; a ValueError says what is wrong with one that is none of the family's."""
+        """The outcome as densities take it; a ValueError says what is wrong with one that is not of the family."""
         return y
 
     def as_number(self, y: Array) -> Array:
@@ -83,16 +88,24 @@ class Family(Likelihood, ABC):
         return y
 
     def fitted(self, y: Array, location: Array, scale: Array, weights: Weights | None = None) -> Self:
-        """There is nothing else to know of most families."""
+        """The same: most families have no parameters beside location and scale."""
         return self
 
+    def residual(self, y: Array, location: Array, scale: Array | float) -> Array:
+        """Outcome less location, in units of the scale if there is one."""
+        return (y - location) / scale if self.has_scale else y - location
+
     def best_shape(self, residual: Array, weights: Weights | None = None) -> float:
-        """There is none to choose."""
+        """Infinity: most families have no shape to choose."""
         return np.inf
 
     def origin(self, y: Array) -> Origin:
-        """The outcome has a unit and an origin of its own."""
+        """Zero and one: most outcomes have a unit and an origin of their own."""
         return 0.0, 1.0
+
+    def marginal(self, y: Array, least_scale: float) -> tuple[float, float, float]:
+        """The mean, for a family that has neither scale nor shape."""
+        return float(np.clip(y.mean(), *self.bounds)), 1.0, np.inf
 
     @abstractmethod
     def expected(
@@ -107,39 +120,44 @@ class Family(Likelihood, ABC):
 
     def eta(self, location: Array) -> Array:
         """The location on the scale of effects."""
-        return self.link.eta(location)
+        return location if self.link == IDENTITY else self.link.eta(np.clip(location, *self.bounds))
 
     def location(self, eta: Array) -> Array:
-        """The location that belongs to eta, kept where locations can be."""
-        return self.link.location(eta)
+        """The location that belongs to eta, kept within its bounds."""
+        return np.clip(self.link.location(eta), *self.bounds)
 
     @abstractmethod
     def variance(self, location: Array, scale: Array) -> Array:
         """The inverse of the Fisher information on eta, up to a factor."""
 
     def unit_of_contrasts(self, y: Array) -> float:
-        """Size of a difference of eta that is no small one."""
+        """Size of a difference of eta that is not a small one."""
         return float(y.std()) if self.link == IDENTITY else 1.0
 
     def rebased(self, y: Array, eta: Array, scale: Array) -> tuple[Array, Array | float, float]:
         """Outcome and eta in units that a search can work in, about eta where densities know no origin; the unit."""
         return y, eta, 1.0
 
-    @abstractmethod
     def log_density_and_scores(
         self, y: Array, eta: Array, log_scale: Array, shape: float
     ) -> tuple[Array, tuple[Array, ...]]:
         """Log-density with its derivatives by eta and, if there is one, by the log-scale."""
+        location, scale = self.location(eta), np.exp(log_scale) if self.has_scale else np.ones(eta.shape)
+        residual = self.residual(y, location, scale)
+        unit, u = self.on_eta(y, eta, scale, residual)
+        score = self.weight(u, shape) * unit * u / self.variance(location, scale)
+        scale_scores = (self.scale_score(residual, shape),) if self.has_scale else ()
+        return self.log_density(y, location, scale, shape), (score, *scale_scores)
 
     def on_eta(self, y: Array, eta: Array, unit: Array | float, residual: Array) -> tuple[Array | float, Array]:
-        """What a row says of its eta: a residual u, and how much of eta one unit of it is.
+        """How much of eta one unit of a residual u is, and u itself, by the `residual` and `unit` of the location.
 
-        The score of eta is ``weight * unit * u`` over the variance. `residual` and `unit` are those of the scale, too.
+        The score of eta is ``weight * unit * u`` over the variance.
         """
-        return 1.0 / self.link.slope(self.location(eta)), residual
+        return (unit if self.has_scale else 1.0) / self.link.slope(self.location(eta)), residual
 
     def weight(self, residual: Array, shape: float) -> Array | float:
-        """What counts of a residual of eta."""
+        """How much of a residual of eta counts."""
         return 1.0
 
     def scores_of_scale(self, scores: Array, location: Array) -> Array:
@@ -147,27 +165,69 @@ class Family(Likelihood, ABC):
         return scores
 
     def scale_information(self, location: Array, scores: Array) -> Array | None:
-        """How much rows tell of a contrast of scales, by locations of both arms; None where all tell as much."""
+        """Information of rows on a contrast of scales, by locations of both arms; None where all have the same."""
         return None
 
     def scale_score(self, residual: Array, shape: float) -> Array:
         """Derivative of the log-density by the log-scale."""
-        return np.zeros(residual.shape)
+        return self.weight(residual, shape) * residual**2 - 1.0 if self.has_scale else np.zeros(residual.shape)
 
     def scale_ratio(self, residual: Array, contrast: Array, shape: float) -> Array:
         """Log-density of residuals in the treated arm less that in the control arm, log-scales `contrast` apart.
 
         The scales lie evenly on either side of 1, so that the ratio is odd in the contrast.
         """
-        return np.zeros(contrast.shape)
+        wide, narrow = (self.log_density(residual, 0.0, np.exp(side * contrast / 2), shape) for side in (1, -1))
+        return wide - narrow
+
+
+class MeanFamily(Family):
+    """Base of families without a scale: a distribution that its mean decides, with the score ``(y - mean) / variance``.
+
+    Coins, counts and waiting times are of this kind, as is any exponential family with one parameter. Its location is
+    the mean.
+
+    Examples
+    --------
+    >>> from scipy.special import gammaincc, gammaln
+    >>> class Poisson(MeanFamily):
+    ...     name, kind = "poisson", "count"
+    ...     def log_density(self, y, location, scale, shape):
+    ...         return y * np.log(location) - location - gammaln(y + 1)
+    ...     def outcome_variance(self, location):
+    ...         return location
+    ...     def at_most(self, marks, location):
+    ...         return np.where(marks >= 0, gammaincc(np.floor(np.maximum(marks, 0)) + 1, location), 0.0)
+    >>> Poisson().marginal(np.array([1.0, 4.0]), 0.0)
+    (2.5, 1.0, inf)
+    """
+
+    @abstractmethod
+    def outcome_variance(self, location: Array) -> Array:
+        """Variance of outcomes with some means."""
+
+    @abstractmethod
+    def at_most(self, marks: Array, location: Array) -> Array:
+        """Chance of an outcome to be at most each of the marks, for means of shape (n, 1)."""
+
+    def variance(self, location: Array, scale: Array) -> Array:
+        """The variance of the outcome, over the square of the slope."""
+        mean = np.clip(location, *self.bounds)
+        return self.outcome_variance(mean) / self.link.slope(mean) ** 2
+
+    def expected(
+        self, location: Array, scale: Array, shape: float, marks: Array, y: Array, weights: Array, origin: Origin
+    ) -> Array:
+        """Expectations from the mean, the variance and the distribution function."""
+        mean = np.clip(location, *self.bounds)
+        below = self.at_most(origin[0] + origin[1] * marks, mean[:, None])
+        return in_origin(mean, self.outcome_variance(mean) + mean**2, below, origin)
 
 
 def in_origin(mean: Array, square: Array, below: Array, origin: Origin) -> Array:
     """Expectations of ``(outcome - centre) / unit`` from those of the outcome; chances to be below marks stay."""
     centre, unit = origin
-    return np.column_stack(
-        ((mean - centre) / unit, (square - 2 * centre * mean + centre**2) / unit**2, below),
-    )
+    return np.column_stack(((mean - centre) / unit, (square - 2 * centre * mean + centre**2) / unit**2, below))
 
 
 def refuse_negative(y: Array, needs: str, remedy: str = "") -> None:

@@ -6,9 +6,9 @@ ratio one of log-odds.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, logit
@@ -17,89 +17,44 @@ from modifind._typing import Array
 
 
 @dataclass(frozen=True)
-class Link(ABC):
+class Link:
     """From locations to the scale of effects, and back.
 
     Attributes
     ----------
     scale : str
-        What the user calls the scale.
-    """
-
-    scale: ClassVar[str]
-
-    @abstractmethod
-    def eta(self, location: Array) -> Array:
-        """The location on the scale of effects."""
-
-    @abstractmethod
-    def location(self, eta: Array) -> Array:
-        """The way back."""
-
-    @abstractmethod
-    def slope(self, location: Array) -> Array | float:
-        """Derivative of the location by eta."""
-
-
-class Identity(Link):
-    """Effects are differences."""
-
-    scale = "difference"
-
-    def eta(self, location: Array) -> Array:
-        """The location."""
-        return location
-
-    def location(self, eta: Array) -> Array:
-        """Eta itself."""
-        return eta
-
-    def slope(self, location: Array) -> float:
-        """One."""
-        return 1.0
-
-
-class Log(Link):
-    """Effects are ratios.
+        The name of the scale, as users give it.
+    eta : callable
+        The location on the scale of effects.
+    location : callable
+        The location that belongs to eta.
+    slope : callable
+        Derivative of the location by eta, at a location.
 
     Examples
     --------
-    >>> Log().eta(np.array([1.0, np.e])).tolist()
+    >>> LINKS["ratio"].eta(np.array([1.0, np.e])).tolist()
     [0.0, 1.0]
     """
 
-    scale = "ratio"
-
-    def eta(self, location: Array) -> Array:
-        """The logarithm."""
-        return np.log(location)
-
-    def location(self, eta: Array) -> Array:
-        """The exponential."""
-        return np.exp(eta)
-
-    def slope(self, location: Array) -> Array:
-        """The location."""
-        return location
+    scale: str
+    eta: Callable[[Array], Array] = field(repr=False)
+    location: Callable[[Array], Array] = field(repr=False)
+    slope: Callable[[Array], Any] = field(repr=False)
 
 
-class Logit(Link):
-    """Effects on probabilities are odds ratios."""
-
-    scale = "odds_ratio"
-
-    def eta(self, location: Array) -> Array:
-        """The log-odds."""
-        return logit(location)
-
-    def location(self, eta: Array) -> Array:
-        """The probability."""
-        return expit(eta)
-
-    def slope(self, location: Array) -> Array:
-        """P (1 - p)."""
-        return location * (1 - location)
+def _same(location: Array) -> Array:
+    return location
 
 
-IDENTITY = Identity()
-LINKS: dict[str, Link] = {link.scale: link for link in (IDENTITY, Log(), Logit())}
+def _one(location: Array) -> float:
+    return 1.0
+
+
+def _coin_variance(probability: Array) -> Array:
+    return probability * (1 - probability)
+
+
+IDENTITY = Link("difference", _same, _same, _one)
+LOG, LOGIT = Link("ratio", np.log, np.exp, _same), Link("odds_ratio", logit, expit, _coin_variance)
+LINKS = {link.scale: link for link in (IDENTITY, LOG, LOGIT)}

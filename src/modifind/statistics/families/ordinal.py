@@ -14,9 +14,9 @@ from modifind.nuisance.regression.blocks import random_rows
 from modifind.statistics.families.contract import Family, Origin
 from modifind.statistics.families.links import LINKS, Link
 
-MOST_LEVELS = 10
-MOST_ROWS = 50_000  # that thresholds are found from
-LEAST_CHANCE = 1e-9
+MAX_OUTCOME_LEVELS = 10
+MAX_FITTED_ROWS = 50_000  # that thresholds are estimated from
+MIN_LEVEL_CHANCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Ordinal(Family):
 
     @classmethod
     def of(cls, y: Array, link: Link) -> Self:
-        """Of 2 to 10 levels."""
+        """The family of 2 to 10 levels."""
         levels = np.unique(y)
-        if levels.size > MOST_LEVELS:
+        if levels.size > MAX_OUTCOME_LEVELS:
             raise ValueError(
-                f"outcome='ordinal' takes at most {MOST_LEVELS} ordered levels; found {levels.size} in y. Use "
+                f"outcome='ordinal' takes at most {MAX_OUTCOME_LEVELS} ordered levels; found {levels.size} in y. Use "
                 "outcome='numeric', or combine levels"
             )
         codes = np.searchsorted(levels, y).astype(np.float64)
@@ -59,64 +59,58 @@ class Ordinal(Family):
         return cls(link, tuple(levels.tolist()), tuple(thresholds.tolist()))
 
     def coded(self, y: Array) -> Array:
-        """Places of levels."""
-        place = np.minimum(np.searchsorted(self.levels, y), len(self.levels) - 1)
-        missed = np.array(self.levels)[place] != y
-        if missed.any():
+        """Codes of levels: their ranks."""
+        codes = np.minimum(np.searchsorted(self.levels, y), len(self.levels) - 1)
+        unknown = np.array(self.levels)[codes] != y
+        if unknown.any():
             raise ValueError(
-                f"y has a level, {y[missed][0]:g}, in too few rows for models to be fitted to; combine levels"
+                f"y has a level, {y[unknown][0]:g}, in too few rows for models to be fitted to; combine levels"
             )
-        return place.astype(np.float64)
+        return codes.astype(np.float64)
 
     def fitted(self, y: Array, location: Array, scale: Array, weights: Weights | None = None) -> Self:
-        """With the thresholds of greatest likelihood."""
-        rows = random_rows(y.size, MOST_ROWS)
-        found = thresholds_of(y[rows], location[rows], len(self.levels), Weights.of(weights, y.size)[rows])
-        return replace(self, thresholds=tuple(found.tolist()))
+        """The same with the thresholds of greatest likelihood."""
+        rows = random_rows(y.size, MAX_FITTED_ROWS)
+        thresholds = thresholds_of(y[rows], location[rows], len(self.levels), Weights.of(weights, y.size)[rows])
+        return replace(self, thresholds=tuple(thresholds.tolist()))
 
     def eta(self, location: Array) -> Array:
-        """Log-odds already."""
+        """The location, which is in log-odds already."""
         return location
 
     def location(self, eta: Array) -> Array:
-        """Log-odds still."""
+        """Eta itself."""
         return eta
 
     def log_density(self, y: Array, location: Array | float, scale: Array | float, shape: Array | float) -> Array:
-        """Chance of the row's level."""
+        """Logarithm of the chance of the observed level."""
         above, below = up_to(y, np.asarray(location), np.array(self.thresholds))
-        return np.log(np.maximum(above - below, LEAST_CHANCE))
+        return np.log(np.maximum(above - below, MIN_LEVEL_CHANCE))
 
     def residual(self, y: Array, location: Array, scale: Array | float) -> Array:
         """The score of the location: chance of lower levels less that of higher ones."""
         return np.add(*up_to(y, location, np.array(self.thresholds))) - 1.0
 
     def on_eta(self, y: Array, eta: Array, unit: Array | float, residual: Array) -> tuple[Array | float, Array]:
-        """Scores are worth the variance."""
+        """The residual is a score already; a unit of it is worth the variance."""
         return self.variance(eta, np.ones(1)), residual
 
     def marginal(self, y: Array, least_scale: float) -> tuple[float, float, float]:
-        """Thresholds alone say it."""
+        """Zero: the thresholds alone describe such outcomes."""
         return 0.0, 1.0, np.inf
 
     def expected(
         self, location: Array, scale: Array, shape: float, marks: Array, y: Array, weights: Array, origin: Origin
     ) -> Array:
-        """From the chances of levels."""
+        """Expectations from the chances of the levels."""
         levels = (np.array(self.levels) - origin[0]) / origin[1]
         codes = np.arange(levels.size, dtype=np.float64)
         up, below = up_to(codes, location[:, None], np.array(self.thresholds))
         chances = up - below
-        place = np.searchsorted(levels, marks + 1e-9, side="right") - 1
-        at_most = np.where(place >= 0, up[:, np.maximum(place, 0)], 0.0)
+        highest = np.searchsorted(levels, marks + 1e-9, side="right") - 1
+        at_most = np.where(highest >= 0, up[:, np.maximum(highest, 0)], 0.0)
         return np.column_stack((chances @ levels, chances @ levels**2, at_most))
 
     def variance(self, location: Array, scale: Array) -> Array:
-        """Of the log-odds."""
+        """Inverse of the information on the log-odds."""
         return 1.0 / index_information(location, np.array(self.thresholds))
-
-    def log_density_and_scores(
-        self, y: Array, eta: Array, log_scale: Array, shape: float
-    ) -> tuple[Array, tuple[Array, ...]]:
-        """The only score is that of the log-odds."""
-        return self.log_density(y, eta, 1.0, shape), (self.residual(y, eta, 1.0),)

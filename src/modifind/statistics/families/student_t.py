@@ -21,9 +21,9 @@ from modifind.nuisance.regression.density import (
 from modifind.statistics.families.contract import Family, Origin, refuse_negative
 from modifind.statistics.families.links import IDENTITY, Link
 
-N_STEPS = 50
+MAX_MARGINAL_STEPS = 50
 NEVER_NEGATIVE = "effect_scale='ratio' needs an outcome that is never negative"
-LEAST_LOCATION = 0.02  # of the mean of an outcome whose ratios matter
+MIN_RELATIVE_LOCATION = 0.02  # of the mean of an outcome whose ratios matter
 
 
 @dataclass(frozen=True)
@@ -54,29 +54,29 @@ class StudentT(Family):
 
     @classmethod
     def of(cls, y: Array, link: Link = IDENTITY) -> Self:
-        """Of any number, or of any that is not negative."""
+        """The family of any numbers; on the scale of ratios, of numbers that are never negative."""
         if link == IDENTITY:
             return cls(link)
         refuse_negative(y, NEVER_NEGATIVE)
-        return cls(link, LEAST_LOCATION * float(y.mean()))
+        return cls(link, MIN_RELATIVE_LOCATION * float(y.mean()))
 
     def coded(self, y: Array) -> Array:
-        """As it is, once it has been seen that its means have a ratio where one is asked for."""
+        """The numbers; on the scale of ratios negative ones are refused."""
         if self.link != IDENTITY:
             refuse_negative(y, NEVER_NEGATIVE)
         return y
 
     def eta(self, location: Array) -> Array:
-        """Of a location that has one."""
+        """The location, or its logarithm, which no location below `least` has."""
         return location if self.link == IDENTITY else self.link.eta(np.maximum(location, self.least))
+
+    def location(self, eta: Array) -> Array:
+        """The location that belongs to eta."""
+        return self.link.location(eta)
 
     def log_density(self, y: Array, location: Array | float, scale: Array | float, shape: Array | float) -> Array:
         """Student's t."""
         return student_log_density((y - location) / scale, shape) - np.log(scale)
-
-    def residual(self, y: Array, location: Array, scale: Array | float) -> Array:
-        """In units of the scale."""
-        return (y - location) / scale
 
     def best_shape(self, residual: Array, weights: Weights | None = None) -> float:
         """Degrees of freedom, at most 30."""
@@ -87,12 +87,12 @@ class StudentT(Family):
         return centre_and_unit(y)
 
     def marginal(self, y: Array, least_scale: float) -> tuple[float, float, float]:
-        """Of greatest likelihood, degrees of freedom from the few that models may have."""
-        best, found = -np.inf, (0.0, 1.0, SHAPES[-1])
+        """The parameters of greatest likelihood; degrees of freedom are one of the few that models may have."""
+        best, parameters = -np.inf, (0.0, 1.0, SHAPES[-1])
         least_scale = max(least_scale, np.finfo(float).tiny)
         for shape in SHAPES:
             location, scale = float(np.median(y)), max(robust_spread(y), least_scale)
-            for _ in range(N_STEPS):
+            for _ in range(MAX_MARGINAL_STEPS):
                 weight = student_weight((y - location) / scale, shape)
                 moved = float(weight @ y / weight.sum())
                 spread = max(float(np.sqrt(weight @ (y - moved) ** 2 / y.size)), least_scale)
@@ -102,13 +102,13 @@ class StudentT(Family):
                     break
             value = float(np.sum(student_log_density((y - location) / scale, shape))) - y.size * np.log(scale)
             if value > best:
-                best, found = value, (location, scale, shape)
-        return found
+                best, parameters = value, (location, scale, shape)
+        return parameters
 
     def expected(
         self, location: Array, scale: Array, shape: float, marks: Array, y: Array, weights: Array, origin: Origin
     ) -> Array:
-        """The variance in units of the scale is that of the rows."""
+        """By the distribution function; the variance in units of the scale is that of the rows."""
         centre, unit = origin
         location, scale = (location - centre) / unit, scale / unit
         spread = float(weights @ ((y - location) / scale) ** 2 / weights.sum())
@@ -120,7 +120,7 @@ class StudentT(Family):
         return scale**2 if self.link == IDENTITY else (scale / np.maximum(location, self.least)) ** 2
 
     def rebased(self, y: Array, eta: Array, scale: Array) -> tuple[Array, Array | float, float]:
-        """Residuals, about zero."""
+        """Outcomes less eta, in units of the median scale; as they are on the scale of ratios."""
         if self.link != IDENTITY:
             return y, eta, 1.0
         unit = float(np.median(scale))
@@ -129,7 +129,7 @@ class StudentT(Family):
     def log_density_and_scores(
         self, y: Array, eta: Array, log_scale: Array, shape: float
     ) -> tuple[Array, tuple[Array, ...]]:
-        """Scores of location and log-scale."""
+        """Log-density, and its derivatives by eta and by the log-scale."""
         per_unit = np.exp(-log_scale)
         location = self.location(eta)
         u = (y - location) * per_unit
@@ -137,19 +137,11 @@ class StudentT(Family):
         score = weight * u * per_unit * self.link.slope(location)
         return student_log_density(u, shape) - log_scale, (score, weight * u**2 - 1.0)
 
-    def on_eta(self, y: Array, eta: Array, unit: Array | float, residual: Array) -> tuple[Array | float, Array]:
-        """The scale, over the slope."""
-        return unit if self.link == IDENTITY else unit / self.link.slope(self.location(eta)), residual
-
     def weight(self, residual: Array, shape: float) -> Array:
-        """Less than 1 in the tails."""
+        """A weight that is less than 1 in the tails."""
         return student_weight(residual, shape)
 
-    def scale_score(self, residual: Array, shape: float) -> Array:
-        """W u^2 - 1."""
-        return self.weight(residual, shape) * residual**2 - 1.0
-
     def scale_ratio(self, residual: Array, contrast: Array, shape: float) -> Array:
-        """The constants of both densities cancel."""
+        """In closed form: the constants of both densities cancel."""
         square, factor = residual**2 / shape, np.exp(contrast)
         return (shape + 1) / 2 * (np.log1p(square * factor) - np.log1p(square / factor)) - contrast
