@@ -1,6 +1,6 @@
 """The distribution of a category of many levels given all else.
 
-Levels differ in the other features and in how often they are treated along a few directions (`columns.many_levels`).
+Levels differ in the other features and in how often they are treated along a few directions (`data.many_levels`).
 The log-odds of a level are a straight line in these, with an intercept of its own and slopes that are normal with a
 variance like that between levels: a multinomial logistic regression whose coefficients are few and shrunk. It starts
 from the discriminant functions of normal columns, and Newton's steps, one level at a time, carry it on to where the
