@@ -157,7 +157,7 @@ class CVAESampler(BaseSampler):
         decoder = Decoder(context, (*hidden, *output), *moments, n_levels, self.device)
         calibration = decoder_calibration(self.name, decoder, column, self.validation_rows_, rng, self.weights_)
         empty = replace(decoder, context=context[:0].copy())
-        return CVAERule(empty, context_weights, self.mean_treatment_, calibration)
+        return CVAERule(empty, context_weights, self.mean_treatment_, calibration=calibration)
 
 
 class FeatureNetworks(Networks):

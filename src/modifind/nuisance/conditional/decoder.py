@@ -17,6 +17,7 @@ from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.nuisance.conditional.contract import Calibration, Rows
 from modifind.nuisance.conditional.grid import Distribution, cell_grid, code_grid
+from modifind.nuisance.conditional.rules import LearnedRule
 
 Float32: TypeAlias = NDArray[np.float32]
 
@@ -129,7 +130,7 @@ class CVAEConditional(Distribution):
 
 
 @dataclass(frozen=True)
-class CVAERule:
+class CVAERule(LearnedRule):
     """A trained decoder for any rows.
 
     Attributes
@@ -145,7 +146,6 @@ class CVAERule:
     decoder: Decoder
     context_weights: Float32
     mean_treatment: float | None
-    calibration: Calibration
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> CVAEConditional:
         """The distribution of some rows."""

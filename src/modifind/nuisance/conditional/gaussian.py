@@ -90,7 +90,8 @@ class GaussianSampler(ScoredSampler):
         slopes = slopes if slopes.size else np.zeros((1, 1))
         fitted = NormalConditional(centre + unit * line.mean, max(float(unit * line.scale), tiny), calibration)
         shifts = centre + unit * line.shifts
-        return NormalRule(conditioning, slopes, shifts, fitted.scale, calibration, fitted), score
+        rule = NormalRule(conditioning, slopes, shifts, fitted.scale, calibration=calibration, fitted=fitted)
+        return rule, score
 
     def _classify(self, inputs: Array, codes: Array, levels: int, folds: Ints) -> Classified:
         """One classifier of all rows, and out-of-fold probabilities that tell how well such a one predicts."""

@@ -22,6 +22,7 @@ from modifind.nuisance.conditional.contract import Calibration, ConditionalRule,
 from modifind.nuisance.conditional.cvae import CVAESampler
 from modifind.nuisance.conditional.gaussian import GaussianSampler
 from modifind.nuisance.conditional.grid import Distribution, quantiles_of_rows
+from modifind.nuisance.conditional.rules import LearnedRule
 from modifind.nuisance.conditional.sampler import BaseSampler, fit_copy
 from modifind.nuisance.regression.screening import has_many_columns
 
@@ -73,7 +74,7 @@ class IncompleteConditional(Distribution):
 
 
 @dataclass(frozen=True)
-class IncompleteRule:
+class IncompleteRule(LearnedRule):
     """The distribution of an incomplete feature for any rows.
 
     Attributes
@@ -89,8 +90,6 @@ class IncompleteRule:
     feature: int
     presence: ConditionalRule | None
     value: ConditionalRule
-    calibration: Calibration
-    fitted: IncompleteConditional | None = None
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> IncompleteConditional:
         """The distribution of some rows."""
@@ -150,7 +149,7 @@ class IncompleteSampler(BaseSampler):
         # Held-out log-score of presence and value together; the rest is that of the value.
         gain = float(self.weights_.mean(observed.astype(np.float64)) * value.calibration.log_score_gain)
         gain += 0.0 if presence is None else presence.calibration.log_score_gain
-        rule = IncompleteRule(feature, presence, value, replace(value.calibration, log_score_gain=gain))
+        rule = IncompleteRule(feature, presence, value, calibration=replace(value.calibration, log_score_gain=gain))
         return replace(rule, fitted=rule.conditional(table, self.treatment_, self.parts_))
 
     def _rule_of(

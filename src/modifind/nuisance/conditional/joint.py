@@ -37,6 +37,7 @@ from modifind.nuisance.conditional.contract import (
 )
 from modifind.nuisance.conditional.grid import ConditionalGrid, point_quantiles
 from modifind.nuisance.conditional.per_cluster import ClusterSampler
+from modifind.nuisance.conditional.rules import LearnedRule
 from modifind.nuisance.conditional.sampler import BaseSampler, fit_copy, row_folds
 
 N_SETS = 2
@@ -75,7 +76,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class JointRule:
+class JointRule(LearnedRule):
     """How some features are drawn together, for any rows.
 
     Attributes
@@ -103,8 +104,6 @@ class JointRule:
     nearest: NearestRow
     followed: Array
     keys: tuple[int, ...]
-    calibration: Calibration
-    fitted: JointConditional | None = None
 
     @property
     def determined(self) -> bool:
@@ -247,7 +246,7 @@ def joint_rule(
     worst = _worst([step.rule.calibration for step in steps or held])
     nearest, followed = NearestRow.of(table, leaders), table.values[:, followers]
     keys = tuple(int(word) for word in point_seed.generate_state(N_SETS * len(steps), np.uint64)) if steps else ()
-    rule = JointRule(members, tuple(steps), leaders, followers, nearest, followed, keys, worst)
+    rule = JointRule(members, tuple(steps), leaders, followers, nearest, followed, keys, calibration=worst)
     return replace(rule, fitted=rule.conditional(table, treatment, parts))
 
 

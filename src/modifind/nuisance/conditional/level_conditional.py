@@ -1,6 +1,6 @@
 """The distribution of a category of many levels given all else.
 
-Levels differ in the other features and in how often they are treated along a few directions (`columns.many_levels`).
+Levels differ in the other features and in how often they are treated along a few directions (`data.many_levels`).
 The log-odds of a level are a straight line in these, with an intercept of its own and slopes that are normal with a
 variance like that between levels: a multinomial logistic regression whose coefficients are few and shrunk. It starts
 from the discriminant functions of normal columns, and Newton's steps, one level at a time, carry it on to where the
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,7 +26,7 @@ from modifind.nuisance.conditional.base import CategoricalConditional
 from modifind.nuisance.conditional.contract import Calibration, Rows
 from modifind.nuisance.conditional.grid import Distribution, code_grid
 from modifind.nuisance.conditional.pit import category_score, discrete_calibration
-from modifind.nuisance.conditional.rules import CategoryRule
+from modifind.nuisance.conditional.rules import CategoryRule, LearnedRule
 from modifind.nuisance.conditional.sampler import BaseSampler, Conditioning
 from modifind.nuisance.regression.blocks import random_rows
 
@@ -161,13 +161,11 @@ class LevelConditional(Distribution):
 
 
 @dataclass(frozen=True)
-class LevelRule:
+class LevelRule(LearnedRule):
     """The distribution of a category of many levels, for any rows."""
 
     inputs: Conditioning
     model: LevelModel
-    calibration: Calibration
-    fitted: LevelConditional | None = None
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> LevelConditional:
         """The distribution of some rows."""
@@ -199,7 +197,7 @@ def fit_level_rule(
     model = LevelModel.of(inputs, codes, n_levels, effective)
     calibration = discrete_calibration(NAME, column, score, weights)
     fitted = LevelConditional(model, model.directions(inputs), calibration)
-    return LevelRule(conditioning, model, calibration, fitted), score
+    return LevelRule(conditioning, model, calibration=calibration, fitted=fitted), score
 
 
 def _blocks(n_rows: int, n_levels: int) -> Iterator[slice]:
@@ -231,8 +229,8 @@ class ScoredSampler(BaseSampler):
         models, probabilities, held = self._classify(inputs, codes, levels, folds)
         score = category_score(codes, held)
         calibration = discrete_calibration(self.name, codes, score, self.weights_)
-        rule = CategoryRule(conditioning, models, self.weights_.shares(codes, levels), calibration)
-        return replace(rule, fitted=CategoricalConditional(probabilities, calibration)), score
+        fitted, frequencies = CategoricalConditional(probabilities, calibration), self.weights_.shares(codes, levels)
+        return CategoryRule(conditioning, models, frequencies, calibration=calibration, fitted=fitted), score
 
     @abstractmethod
     def _folds_of(self, feature: int) -> Ints:

@@ -48,6 +48,6 @@ class MarginalSampler(BaseSampler):
         samples = [arms == arm for arm in range(int(arms.max()) + 1)]
         windows = Windows.from_pools([(column[rows], self.weights_[rows]) for rows in samples], levels)
         calibration = Calibration(self.name, float("nan"), float("nan"), 0.0)  # it is the marginal distribution
-        rule = ArmRule(windows, self.condition_on_treatment, calibration)
+        rule = ArmRule(windows, self.condition_on_treatment, calibration=calibration)
         fitted = rule.conditional(self.table_, self.treatment_, self.treatment_)
         return replace(rule, windows=replace(windows, pools=()), fitted=fitted)

@@ -16,8 +16,9 @@ from modifind._typing import Array, Ints
 from modifind.data.clusters import is_within
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.weights import Weights
-from modifind.nuisance.conditional.contract import Calibration, Conditional, Rows, fitted_conditional
+from modifind.nuisance.conditional.contract import Conditional, Rows, fitted_conditional
 from modifind.nuisance.conditional.grid import ConditionalGrid, Distribution
+from modifind.nuisance.conditional.rules import LearnedRule
 from modifind.nuisance.conditional.sampler import BaseSampler, fit_copy
 
 
@@ -52,11 +53,8 @@ class ClusterConditional(Distribution):
 
 
 @dataclass(frozen=True)
-class ClusterRule:
+class ClusterRule(LearnedRule):
     """The distribution of a feature of clusters, for the rows of these clusters alone."""
-
-    fitted: ClusterConditional
-    calibration: Calibration
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> ClusterConditional:
         """Other rows are in clusters that nothing is known of."""
@@ -111,7 +109,7 @@ class ClusterSampler(BaseSampler):
         n_clusters, levels = by_cluster.table.n_rows, self.table_.n_levels(feature)
         points = ConditionalGrid.of(conditional, n_clusters, n_levels=levels)
         calibration = replace(rule.calibration, n_clusters=n_clusters)
-        return ClusterRule(ClusterConditional(conditional, clusters, points), calibration)
+        return ClusterRule(calibration=calibration, fitted=ClusterConditional(conditional, clusters, points))
 
 
 @dataclass(frozen=True)

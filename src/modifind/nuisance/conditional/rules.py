@@ -19,8 +19,16 @@ from modifind.nuisance.conditional.window_quantiles import Windows
 N_STEPS = 4096
 
 
+@dataclass(frozen=True, kw_only=True)
+class LearnedRule:
+    """A rule, with the distribution of the rows that it was learned from, until these are left behind."""
+
+    calibration: Calibration
+    fitted: Any = None
+
+
 @dataclass(frozen=True)
-class NormalRule:
+class NormalRule(LearnedRule):
     """Linear mean, by one line or by one of several, and one standard deviation.
 
     Attributes
@@ -35,8 +43,6 @@ class NormalRule:
     slopes: Array
     shifts: Array
     scale: float
-    calibration: Calibration
-    fitted: NormalConditional | None = None
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> NormalConditional:
         """The distribution of some rows."""
@@ -46,7 +52,7 @@ class NormalRule:
 
 
 @dataclass(frozen=True)
-class CategoryRule:
+class CategoryRule(LearnedRule):
     """Category probabilities by one classifier, or by one of several.
 
     Attributes
@@ -60,8 +66,6 @@ class CategoryRule:
     inputs: Conditioning
     models: tuple[Any, ...]
     constant: Array
-    calibration: Calibration
-    fitted: CategoricalConditional | None = None
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> CategoricalConditional:
         """The distribution of some rows."""
@@ -75,7 +79,7 @@ class CategoryRule:
 
 
 @dataclass(frozen=True)
-class ResidualRule:
+class ResidualRule(LearnedRule):
     """A predicted mean, and residuals from rows with a similar one.
 
     Attributes
@@ -97,8 +101,6 @@ class ResidualRule:
     scale: Array
     windows: Windows
     shifted: bool
-    calibration: Calibration
-    fitted: WindowConditional | None = None
 
     @classmethod
     def from_fitted(
@@ -115,7 +117,7 @@ class ResidualRule:
         chosen = order[np.unique(np.linspace(0, mean.size - 1, min(N_STEPS, mean.size)).astype(np.int64))]
         edges = (mean[chosen][1:] + mean[chosen][:-1]) / 2
         steps = edges, fitted.window[chosen], local[chosen], replace(fitted.windows, pools=())
-        return cls(inputs, models, *steps, shifted, fitted.calibration, fitted)
+        return cls(inputs, models, *steps, shifted, calibration=fitted.calibration, fitted=fitted)
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> WindowConditional:
         """The distribution of some rows."""
@@ -129,13 +131,11 @@ class ResidualRule:
 
 
 @dataclass(frozen=True)
-class ArmRule:
+class ArmRule(LearnedRule):
     """The same distribution for all rows of an arm, or for all rows."""
 
     windows: Windows
     by_arm: bool
-    calibration: Calibration
-    fitted: WindowConditional | None = None
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> WindowConditional:
         """The distribution of some rows."""

@@ -59,7 +59,7 @@ class Windows:
     def drawable(self) -> Windows:
         """These windows with quantile functions in the place of the pools."""
         step = _code_steps if self.discrete else _table
-        return replace(self, pools=(), functions=tuple(step(values, own.values) for values, own in self.pools))
+        return replace(self, pools=(), functions=tuple(step(values, counts.values) for values, counts in self.pools))
 
     def quantiles(self, window: NDArray[np.intp], levels: Array) -> Array:
         """Values at levels of shape (k, n), by the window of each of the n rows.

@@ -133,12 +133,16 @@ def balanced(
 
 def is_linear(model: Any) -> bool:
     """Whether the log-odds of a classifier are a sum over columns."""
-    return isinstance(getattr(model, "model", model), LogisticRegression)
+    return isinstance(_inner(model), LogisticRegression)
 
 
 def slopes_of(model: Any) -> Array:
     """Slopes of a linear classifier."""
-    return getattr(model, "model", model).coef_[0]
+    return _inner(model).coef_[0]
+
+
+def _inner(model: Any) -> Any:
+    return model.model if isinstance(model, LevelClassifier) else model
 
 
 def linear_tables(models: Sequence[LevelClassifier], columns: slice, levels: Array) -> Array:
