@@ -239,8 +239,8 @@ def test_screening_and_stack_follow_the_rows_that_count():
     a, half = rng.integers(0, 2, 400), np.arange(400) < 200
     y = np.where(half, 3 * X[:, 0], 3 * X[:, 1]) * a + rng.standard_normal(400)
     weights = np.where(half, 1.0, 1e-4)
-    kept = screened_columns(X, a, y, binary=False, weights=Weights.of(weights)).kept
-    alone = screened_columns(X[half], a[half], y[half], binary=False, weights=Weights.alike(200)).kept
+    kept = screened_columns(X, a, y, binary=False, weights=Weights.of(weights))
+    alone = screened_columns(X[half], a[half], y[half], binary=False, weights=Weights.alike(200))
     assert 0 in kept
     assert len(set(kept) & set(alone)) >= 0.6 * alone.size
     few = X[:, :4]
