@@ -217,10 +217,12 @@ def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: 
     shown = Table(box=None, pad_edge=False)
     for name in ("feature", "kind", "p", "adjusted p", "", *more):
         shown.add_column(name, **LOOKS.get(name, {}))
-    for place, row in enumerate(table.itertuples()):
+    for position, row in enumerate(table.itertuples()):
         numbers = readable_p(float(row.p_value)), readable_p(float(row.p_adjusted))  # type: ignore[arg-type]
         cells: list[Any] = [Text(printable(str(row.Index))), str(row.kind), *numbers, mark * bool(row.selected)]
-        shown.add_row(*cells, *(Text(texts[place]) for texts in more.values()), style="bold" if row.selected else None)
+        shown.add_row(
+            *cells, *(Text(texts[position]) for texts in more.values()), style="bold" if row.selected else None
+        )
     return shown
 
 
