@@ -80,14 +80,11 @@ def _check_features(features: list[Any], kinds: list[Any]) -> None:
 
 
 def _check_selected(table: pd.DataFrame) -> None:
-    """What is selected has been tested."""
+    """Refuse a feature that is selected without having been tested."""
+    wanted = "a number, as the feature is selected"
     for name in ("p_value", "p_adjusted"):
-        lacking = table["selected"] & table[name].isna()
-        if lacking.any():
-            position = int(np.flatnonzero(lacking)[0])
-            raise ValueError(
-                f"table.columns.{name}[{position}]: expected a number, as the feature is selected, found NaN"
-            )
+        for position in np.flatnonzero(table["selected"] & table[name].isna()):
+            raise ValueError(f"table.columns.{name}[{position}]: expected {wanted}, found NaN")
 
 
 def _check_columns(result: Any) -> None:
