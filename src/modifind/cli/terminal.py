@@ -202,10 +202,9 @@ def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: 
     from rich.table import Table
     from rich.text import Text
 
-    from modifind.result.selection_result import readable_p
+    from modifind.result.selection_result import by_significance, readable_p
 
-    table = result.table.sort_values(["p_value", "importance"], ascending=[True, False])
-    table = table.head(max(MAX_FEATURES, len(result.selected)))
+    table = by_significance(result.table).head(max(MAX_FEATURES, len(result.selected)))
     more: dict[str, list[str]] = {}
     if truth is not None:
         more["in truth moves"] = [truth.get(str(name), "nothing") for name in table.index]
