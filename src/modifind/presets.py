@@ -90,9 +90,9 @@ def uai2022(
         raise ValueError(f"the preset sets {', '.join(fixed)} itself; use ModifierSelector for another choice")
     plain = epochs is None and propensity_units == PROPENSITY_UNITS
     network: Any = "mlp" if plain else EarlyStoppedMLP((propensity_units,) * 2, epochs=epochs, random_state=None)
-    place = device or "cpu"
+    device_or_cpu = device or "cpu"
     # The best epoch is an early one on the paper's data: a longer wait changes nothing there and doubles the time.
-    autoencoder = CVAESampler(condition_on_treatment=False, hidden=sampler_units, patience=10, device=place)
+    autoencoder = CVAESampler(condition_on_treatment=False, hidden=sampler_units, patience=10, device=device_or_cpu)
     statistic = WCMMD(
         "rff",
         "horvitz_thompson",
@@ -100,7 +100,7 @@ def uai2022(
         weight_cap=weight_cap,
         weight_quantile=weight_quantile,
         n_components=1000,
-        device=place,
+        device=device_or_cpu,
     )
     return ModifierSelector(
         statistic=statistic,

@@ -55,8 +55,8 @@ def lasso_columns(table: FeatureTable, arms: Ints, tested: Sequence[int] | None 
     common: list[tuple[int, int]] = []
     rare: list[tuple[int, int]] = []
     for feature in range(table.n_features) if tested is None else tested:
-        for place, enough in enumerate(_populated(table, feature, arms)):
-            (common if enough else rare).append((feature, place))
+        for position, enough in enumerate(_populated(table, feature, arms)):
+            (common if enough else rare).append((feature, position))
     if rare:
         shown = named(_name(table, *column) for column in rare)
         warn(
@@ -99,7 +99,7 @@ def effect_design(
     -------
     EffectDesign
     """
-    matrix = table.design[:, [table.encoding[feature].start + place for feature, place in columns]]
+    matrix = table.design[:, [table.encoding[feature].start + position for feature, position in columns]]
     # Indicators are scaled like everything else: the lasso then asks the same z-score of every column. Unscaled, a
     # level that 5% of rows have would need more than four times the z-score of a continuous feature. What scaling
     # cannot mend, a coefficient that rests on a handful of rows, `lasso_columns` has left out.
@@ -125,13 +125,13 @@ def effect_design(
     )
 
 
-def _level(table: FeatureTable, feature: int, place: int) -> str:
+def _level(table: FeatureTable, feature: int, position: int) -> str:
     labels = table.categories[feature]
-    return "" if labels is None else str(labels[place + 1])
+    return "" if labels is None else str(labels[position + 1])
 
 
-def _name(table: FeatureTable, feature: int, place: int) -> str:
-    level = _level(table, feature, place)
+def _name(table: FeatureTable, feature: int, position: int) -> str:
+    level = _level(table, feature, position)
     return table.names[feature] + (f" ({level})" if level else "")
 
 

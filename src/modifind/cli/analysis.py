@@ -32,7 +32,7 @@ class OpenTable(NamedTuple):
 def open_analysis(
     data: str,
     columns: options.Columns,
-    text: options.TextFile,
+    text: options.TextFormat,
     run: options.Execution,
     rows: options.LargeTable,
     settings: dict[str, Any],

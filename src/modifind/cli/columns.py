@@ -102,13 +102,13 @@ def _read_propensity(value: str, columns: list[str]) -> tuple[Any, str | None]:
 def _read_shares(text: str, option: str) -> dict[str, float]:
     """``placebo=0.5,low=0.25,high=0.25`` as shares by label."""
     shares = {}
-    for part in text.split(","):
-        label, _, share = part.rpartition("=")
+    for pair in text.split(","):
+        label, _, share = pair.rpartition("=")
         try:
             shares[label.strip()] = float(share)
         except ValueError:
             raise ValueError(
-                f"{option} must give a share for every label, such as 'placebo=0.5,drug=0.5'; found {part!r}"
+                f"{option} must give a share for every label, such as 'placebo=0.5,drug=0.5'; found {pair!r}"
             ) from None
     return shares
 

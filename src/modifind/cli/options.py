@@ -91,7 +91,7 @@ def _first_sentences(docstring: str) -> dict[str, str]:
     return sentences
 
 
-class Settings:
+class SettingOptions:
     """A group of options that set arguments of the library; a command takes them as a dict.
 
     Parameters
@@ -141,16 +141,16 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 def _group(parameter: inspect.Parameter) -> tuple[Callable[..., Any], dict[str, inspect.Parameter]]:
     """The constructor of a command's parameter, and its options by the names of the constructor's arguments."""
     kind = parameter.annotation
-    group = next((one for one in getattr(kind, "__metadata__", ()) if isinstance(one, Settings)), kind)
-    if not isinstance(group, Settings) and not is_dataclass(group):
+    group = next((one for one in getattr(kind, "__metadata__", ()) if isinstance(one, SettingOptions)), kind)
+    if not isinstance(group, SettingOptions) and not is_dataclass(group):
         return (lambda **value: value[parameter.name]), {parameter.name: parameter}
-    options = group.options if isinstance(group, Settings) else inspect.signature(kind, eval_str=True).parameters
+    options = group.options if isinstance(group, SettingOptions) else inspect.signature(kind, eval_str=True).parameters
     for option in options.values():
         look = option.annotation.__metadata__[0]
         look.rich_help_panel = getattr(group, "title", None)
         if option.annotation.__origin__ is int:
             look.metavar = "N"  # a range would take the room of the help
-    return dict if isinstance(group, Settings) else kind, dict(options)
+    return dict if isinstance(group, SettingOptions) else kind, dict(options)
 
 
 def _file(text: str) -> Path:
@@ -172,21 +172,21 @@ def _about(argument: str, method: str = "__init__") -> str:
 
 Jobs = Annotated[int, Option(help=_about("n_jobs"), min=1)]
 Seed = Annotated[int, Option(help="Random seed.", min=0)]
-METHOD = Settings(
+METHOD = SettingOptions(
     "Method",
     "learner outcome effect_scale outcome_transform sampler alpha adjust missing missing_outcome max_train_rows",
     learner={"help": "Of effect_likelihood: auto, linear, splines, boosting or neural."},
     outcome_transform={"type": bool, "default": False, "help": "Analyse the logarithm of the outcome."},
     max_train_rows={"min": 200},
 )
-TEST = Settings(
+TEST = SettingOptions(
     "Test",
     "statistic cv_repeats check_resamples preset n_resamples device",
     cv_repeats={"min": 1},
     check_resamples={"min": 0, "help": "Resamples to check effect_likelihood's tail."},
     preset={"help": "uai2022: the paper's configuration."},
 )
-EFFECTS = Settings("Effects and report", "better unit population explain placebo_runs", placebo_runs={"min": 0})
+EFFECTS = SettingOptions("Effects and report", "better unit population explain placebo_runs", placebo_runs={"min": 0})
 
 
 @dataclass(frozen=True)
@@ -265,7 +265,7 @@ class Roles:
 
 
 @dataclass(frozen=True)
-class TextFile:
+class TextFormat:
     """How a file of text is read; the fields are those of `Dialect`."""
 
     title: ClassVar[str] = "Text files"

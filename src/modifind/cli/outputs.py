@@ -58,7 +58,7 @@ def check_folders(wanted: Mapping[str, str | os.PathLike[str] | None]) -> None:
     >>> check_folders({"--figures": __file__})
     Traceback (most recent call last):
         ...
-    ValueError: --figures: ...outputs.py is a file; name a folder
+    ValueError: --figures: ... is a file; name a folder
     """
     for option, folder in wanted.items():
         if folder is None or not os.fspath(folder):

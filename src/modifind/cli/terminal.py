@@ -202,10 +202,9 @@ def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: 
     from rich.table import Table
     from rich.text import Text
 
-    from modifind.result.selection_result import readable_p
+    from modifind.result.selection_result import by_significance, readable_p
 
-    table = result.table.sort_values(["p_value", "importance"], ascending=[True, False])
-    table = table.head(max(MAX_FEATURES, len(result.selected)))
+    table = by_significance(result.table).head(max(MAX_FEATURES, len(result.selected)))
     more: dict[str, list[str]] = {}
     if truth is not None:
         more["in truth moves"] = [truth.get(str(name), "nothing") for name in table.index]
@@ -217,10 +216,12 @@ def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: 
     shown = Table(box=None, pad_edge=False)
     for name in ("feature", "kind", "p", "adjusted p", "", *more):
         shown.add_column(name, **LOOKS.get(name, {}))
-    for place, row in enumerate(table.itertuples()):
+    for position, row in enumerate(table.itertuples()):
         numbers = readable_p(float(row.p_value)), readable_p(float(row.p_adjusted))  # type: ignore[arg-type]
         cells: list[Any] = [Text(printable(str(row.Index))), str(row.kind), *numbers, mark * bool(row.selected)]
-        shown.add_row(*cells, *(Text(texts[place]) for texts in more.values()), style="bold" if row.selected else None)
+        shown.add_row(
+            *cells, *(Text(texts[position]) for texts in more.values()), style="bold" if row.selected else None
+        )
     return shown
 
 

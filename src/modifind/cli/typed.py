@@ -6,18 +6,19 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from modifind.cli.options import option_name
+from modifind.cli.options import arguments_of, option_name
 from modifind.data.wording import meant
 
 if TYPE_CHECKING:
     from modifind.cli.options import Roles
 
+_ARGUMENTS = {
+    **arguments_of("ModifierSelector"),
+    **arguments_of("ModifierSelector", "fit"),
+    **arguments_of("EffectLikelihood"),
+}
 # Arguments whose names are no English words. Others are recognised by what follows them.
-UNMISTAKABLE = (
-    *("sample_weight", "max_train_rows", "feature_groups", "missing_outcome", "adjust_for", "discrete_features"),
-    *("n_resamples", "n_jobs", "random_state", "check_resamples", "cv_repeats", "placebo_runs", "outcome_transform"),
-    "effect_scale",
-)
+UNMISTAKABLE = tuple(name for name in _ARGUMENTS if "_" in name)
 WORDS = (
     *("alpha", "adjust", "statistic", "sampler", "missing", "propensity", "strata", "clusters", "treated"),
     *("reference", "arms", "population", "checkpoint", "device", "learner", "treatment", "runs", "outcome"),

@@ -11,7 +11,7 @@ import json
 import time
 import warnings
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -28,6 +28,7 @@ from modifind._workers import results_of
 from modifind.datasets import KINDS, fetch_nhanes_crp, make_modifiers
 from modifind.engine.progress import ProgressBar
 from modifind.paper.methods import make_method, method_key
+from modifind.result.codec import decode, encode, parse_json
 from modifind.result.writing import write_text
 from modifind.statistics.wcmmd import median_bandwidth
 
@@ -136,13 +137,12 @@ class Archive:
         if not path.exists():
             return None
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-            data["run"]["options"] = tuple(tuple(pair) for pair in data["run"]["options"])
-            known = StudyRun(**data.pop("run"))
-            if (data.pop("format"), data.pop("key")) != (FORMAT, run.key) or known != run:
-                reason = "it is of another version of the method"
-            else:
-                return Record(run=run, **data)
+            data = parse_json(path.read_bytes())
+            if (data.pop("format"), data.pop("key")) == (FORMAT, run.key):
+                record: Record = decode(data, Record)
+                if record.run == run:
+                    return record
+            reason = "it is of another version of the method"
         except (ValueError, KeyError, TypeError):
             reason = "it cannot be read"
         warn(f"{path} is not used, because {reason}; the run is repeated")
@@ -160,7 +160,7 @@ class Archive:
 
     def keep(self, record: Record) -> None:
         """Write a record to its file."""
-        text = json.dumps({"format": FORMAT, "key": record.run.key, **asdict(record)}, allow_nan=False)
+        text = json.dumps({"format": FORMAT, "key": record.run.key, **encode(record, Record)}, allow_nan=False)
         write_text(self.folder / record.run.file_name, text + "\n")
 
     def prepare(self, runs: Iterable[StudyRun]) -> list[StudyRun]:

@@ -252,7 +252,7 @@ def _decode_any(data: Any, _: Any, path: str, depth: int = 0) -> Any:
     if isinstance(data, Mapping):
         return {key: _decode_any(item, Any, _below(path, key), depth + 1) for key, item in _object(data, path).items()}
     if isinstance(data, list):
-        return [_decode_any(item, Any, f"{path}[{place}]", depth + 1) for place, item in enumerate(data)]
+        return [_decode_any(item, Any, f"{path}[{position}]", depth + 1) for position, item in enumerate(data)]
     return _checked(data, _is_plain(data), "JSON", path)
 
 

@@ -62,10 +62,10 @@ def _check_contrast(label: str, contrast: Any, features: list[Any]) -> None:
 def _check_two_arms(result: Any, features: list[Any]) -> None:
     even = result.settings.get("population") == "overlap" or OVERLAP_POPULATION[0] in result.overlap
     check_entries(result.overlap, OVERLAP + OVERLAP_POPULATION * even, "overlap")
-    for part in ("diagnostics", "changes", "pit_histogram"):
-        index = list(getattr(result, part).index)
-        if index != features and (index or part == "diagnostics"):
-            raise ValueError(f"{part}.index: expected the features of table.index, in the same order")
+    for table_name in ("diagnostics", "changes", "pit_histogram"):
+        index = list(getattr(result, table_name).index)
+        if index != features and (index or table_name == "diagnostics"):
+            raise ValueError(f"{table_name}.index: expected the features of table.index, in the same order")
     _check_whole(result, features)
     _check_columns(result)
     _check_explanations(result)
@@ -80,12 +80,11 @@ def _check_features(features: list[Any], kinds: list[Any]) -> None:
 
 
 def _check_selected(table: pd.DataFrame) -> None:
-    """What is selected has been tested."""
+    """Refuse a feature that is selected without having been tested."""
+    wanted = "a number, as the feature is selected"
     for name in ("p_value", "p_adjusted"):
-        lacking = table["selected"] & table[name].isna()
-        if lacking.any():
-            place = int(np.flatnonzero(lacking)[0])
-            raise ValueError(f"table.columns.{name}[{place}]: expected a number, as the feature is selected, found NaN")
+        for position in np.flatnonzero(table["selected"] & table[name].isna()):
+            raise ValueError(f"table.columns.{name}[{position}]: expected {wanted}, found NaN")
 
 
 def _check_columns(result: Any) -> None:
@@ -155,9 +154,9 @@ def _check_probabilities(result: Any) -> None:
 
 
 def _check_each(path: str, values: Iterable[Any], good: Callable[[Any], bool], wanted: str) -> None:
-    for place, value in enumerate(values):
+    for position, value in enumerate(values):
         if not good(value):
-            refuse(f"{path}[{place}]", wanted, value)
+            refuse(f"{path}[{position}]", wanted, value)
 
 
 def _one_of(names: tuple[str, ...]) -> str:

@@ -31,9 +31,9 @@ def safe_cell(value: Any) -> Any:
 def safe_csv(frame: pd.DataFrame, *, index: bool = True, **options: Any) -> str:
     """A DataFrame as CSV text whose names, labels and texts no spreadsheet runs; numbers stay numbers."""
     shown = frame.copy()
-    for place, kind in enumerate(frame.dtypes):
+    for position, kind in enumerate(frame.dtypes):
         if not pd.api.types.is_numeric_dtype(kind):
-            shown.isetitem(place, [safe_cell(value) for value in frame.iloc[:, place]])
+            shown.isetitem(position, [safe_cell(value) for value in frame.iloc[:, position]])
     shown.columns = pd.Index([safe_cell(name) for name in frame.columns])
     shown.index = pd.Index([safe_cell(label) for label in frame.index], name=safe_cell(frame.index.name))
     return shown.to_csv(index=index, lineterminator="\n", **options)

@@ -234,8 +234,7 @@ class SelectionResult:
     @property
     def selected(self) -> list[str]:
         """Names of the selected features, most significant first."""
-        chosen = self.table[self.table["selected"]]
-        return list(chosen.sort_values(["p_value", "importance"], ascending=[True, False]).index)
+        return list(by_significance(self.table[self.table["selected"]]).index)
 
     def curve(self, feature: str) -> pd.DataFrame:
         """Effect along one feature: value, d2, mean_effect (on the scale of effects), sd_ratio and quantile effects.
@@ -355,7 +354,7 @@ class SelectionResult:
 
     def summary(self) -> pd.DataFrame:
         """The table of features as a paper has it, most significant first: p-values and what each feature changes."""
-        rows = self.table.sort_values(["p_value", "importance"], ascending=[True, False])
+        rows = by_significance(self.table)
         shown = pd.DataFrame({"p": rows["p_value"].map(readable_p), "adjusted p": rows["p_adjusted"].map(readable_p)})
         if self.settings["adjust"] == "none":
             shown = shown.drop(columns="adjusted p")
@@ -405,6 +404,11 @@ class SelectionResult:
         chosen = ", ".join(self.selected) or "none"
         arms = f"{counted(len(self.by_arm), 'contrast')}, " if self.by_arm else ""
         return f"SelectionResult({arms}{counted(len(self.table), 'feature')}, selected: {chosen})"
+
+
+def by_significance(table: pd.DataFrame) -> pd.DataFrame:
+    """Sort features by p-value, and those of equal p-value by importance."""
+    return table.sort_values(["p_value", "importance"], ascending=[True, False])
 
 
 def readable_p(p_value: float) -> str:

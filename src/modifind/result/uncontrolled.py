@@ -38,5 +38,5 @@ def control_sentence(settings: Mapping[str, Any]) -> str:
 
 
 def _part(settings: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = settings.get(name)
-    return part if isinstance(part, Mapping) else {}
+    entry = settings.get(name)
+    return entry if isinstance(entry, Mapping) else {}
