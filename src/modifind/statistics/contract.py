@@ -378,7 +378,8 @@ def refuse_clusters(statistic: Statistic) -> None:
         )
     if not statistic.takes_clusters:
         raise ValueError(
-            f"clusters needs statistic='effect_likelihood'; resampling for {called(statistic)} assumes independent rows"
+            "clusters needs statistic='effect_likelihood'; "
+            f"resampled features of {called(statistic)} assume independent rows"
         )
 
 
