@@ -99,7 +99,7 @@ def test_docstrings_comments_and_blank_lines_are_no_code(tools):
 
 def test_a_trace_has_lines_of_functions_of_the_engine_alone(tools, tmp_path):
     (tmp_path / "engine").mkdir()
-    traced, aside = tmp_path / "engine" / "run.py", tmp_path / "aside.py"
+    traced, aside = tmp_path / "engine" / "room.py", tmp_path / "aside.py"
     traced.write_text("def f(x):\n    if x:\n        return 1\n    return 2\n", encoding="utf-8")
     aside.write_text("def g(x):\n    return f(x)\n", encoding="utf-8")
     scope = {}
@@ -108,7 +108,7 @@ def test_a_trace_has_lines_of_functions_of_the_engine_alone(tools, tmp_path):
         for file in (traced, aside):
             exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), scope)
         scope["g"](True)
-    assert trace.lines == {("engine.run", 2), ("engine.run", 3)}
+    assert trace.lines == {("engine.room", 2), ("engine.room", 3)}
 
 
 def test_the_picture_of_the_walk_shows_what_a_fit_does(tools):

@@ -22,7 +22,7 @@ from modifind._warned import warn
 from modifind.data.wording import counted
 from modifind.engine.assemble import Examined
 from modifind.engine.fingerprint import digest, joined_digests
-from modifind.engine.passes import Unsaved
+from modifind.engine.passes import NullCheckpoint
 from modifind.engine.plan import Sums
 from modifind.engine.record import installed_versions
 from modifind.result.codec import decode, encode, parse_json
@@ -303,7 +303,7 @@ class SavedSums:
     sums: Sums
 
 
-class PassCheckpoint(Unsaved):
+class PassCheckpoint(NullCheckpoint):
     """Sums over the pieces of a table so far, saved now and then.
 
     Parameters

@@ -23,7 +23,7 @@ from modifind.data.several_arms import Comparison, compare_arms, label_counts
 from modifind.data.sources import FileSource, is_source
 from modifind.data.wording import counted
 from modifind.engine.assemble import MODIFIER, PROGNOSTIC, reselected
-from modifind.engine.job import Fitted, Job
+from modifind.engine.job import FitResult, Job
 from modifind.engine.progress import Progress
 from modifind.engine.reading import Given
 from modifind.engine.record import installed_versions
@@ -37,7 +37,7 @@ from modifind.result.several_arms import merged_texts
 MAX_LABEL_IN_FOLDER = 40  # characters
 
 
-def fit_arms(params: dict[str, Any], given: Given) -> Fitted:
+def fit_arms(params: dict[str, Any], given: Given) -> FitResult:
     """Fit two arms, or each of several with the reference; `params` are settings that have been checked."""
     comparison = compared(given, params["propensity"])
     if comparison is not None:
@@ -91,7 +91,7 @@ def _treatment(given: Given) -> tuple[Iterable[pd.Series[Any]], str]:
     return [column], treatment_name(column)
 
 
-def fit_contrasts(params: dict[str, Any], given: Given, comparison: Comparison) -> Fitted:
+def fit_contrasts(params: dict[str, Any], given: Given, comparison: Comparison) -> FitResult:
     """Fit every contrast and combine the results.
 
     After Ctrl-C the result has the contrasts that were done by then, and as much as there is of the one under way.
@@ -101,7 +101,7 @@ def fit_contrasts(params: dict[str, Any], given: Given, comparison: Comparison) 
     KeyboardInterrupt
         Ctrl-C before there was anything.
     """
-    fits: dict[str, Fitted] = {}
+    fits: dict[str, FitResult] = {}
     messages: dict[str, list[str]] = {}
     interrupted = False
     try:
@@ -128,7 +128,7 @@ def fit_contrasts(params: dict[str, Any], given: Given, comparison: Comparison) 
             warn(texts[-1])
         results = {label: fitted.result for label, fitted in fits.items()}
         result = combined(results, comparison, texts, params["alpha"], params["adjust"])
-    return Fitted(columns, result, interrupted)
+    return FitResult(columns, result, interrupted)
 
 
 def placebo_contrasts(

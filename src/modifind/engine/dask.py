@@ -29,7 +29,7 @@ from modifind.data.pieces import Piece
 from modifind.data.row_plan import RowPlan, generous_limit
 from modifind.data.sources import ALL_ROWS, Kept
 from modifind.data.wording import listed
-from modifind.engine.passes import FirstPassSums, Unsaved, add_up, check_unchanged
+from modifind.engine.passes import FirstPassSums, NullCheckpoint, add_up, check_unchanged
 from modifind.engine.progress import Progress
 from modifind.engine.scored import RowPass
 from modifind.explain.attempts import described
@@ -123,7 +123,7 @@ class DaskPieces:
         Which rows are kept.
     dropped : Dropped
         A count of the others, once they have been looked at.
-    checkpoint : Unsaved
+    checkpoint : NullCheckpoint
         Where sums are saved now and then, for a pass that was stopped to go on from there.
     """
 
@@ -133,7 +133,7 @@ class DaskPieces:
     lengths: list[int] = field(default_factory=list)
     kept: Kept = ALL_ROWS
     dropped: Dropped = field(default_factory=Dropped)
-    checkpoint: Unsaved = field(default_factory=Unsaved)
+    checkpoint: NullCheckpoint = field(default_factory=NullCheckpoint)
     _started: bool = False
     _workers: frozenset[str] = frozenset()
 
@@ -228,7 +228,7 @@ class DaskPieces:
                     yield future.result()
                     future.release()
 
-        total = add_up(runs, self.checkpoint if saved else Unsaved(), n_rows, advance)
+        total = add_up(runs, self.checkpoint if saved else NullCheckpoint(), n_rows, advance)
         self._warn_lost()
         check_unchanged(n_rows, total.n_rows)
         return total

@@ -31,7 +31,7 @@ from modifind.engine.parts import (
     resolve_statistic,
     resolve_test,
 )
-from modifind.engine.passes import LocalPieces, TablePieces, Unsaved
+from modifind.engine.passes import LocalPieces, NullCheckpoint, TablePieces
 from modifind.engine.placebo import run_placebos
 from modifind.engine.reading import Data, FirstPass, Given, Reading
 from modifind.engine.record import recorded_settings
@@ -52,7 +52,7 @@ PLAIN = (
 )
 
 
-class Fitted(NamedTuple):
+class FitResult(NamedTuple):
     """Names of all columns, the result, and whether Ctrl-C came before the end."""
 
     columns: tuple[str, ...]
@@ -101,7 +101,7 @@ class Job:
             seed=seed_of(params["random_state"], params["checkpoint"]),
         )
 
-    def fit(self, given: Given) -> Fitted:
+    def fit(self, given: Given) -> FitResult:
         """Test every feature."""
         reading, checkpoint, notes = self._reading(given), UNSAVED, list[str]()
         known: dict[int, Any] = {}
@@ -124,7 +124,7 @@ class Job:
         if n_placebos and not interrupted:
             placebos = partial(_run_placebos, reading, first_pass, run, checkpoint)
             result, interrupted = _with_placebos(result, placebos, n_placebos)
-        return Fitted(found.columns_in, result, interrupted)
+        return FitResult(found.columns_in, result, interrupted)
 
     def placebo(self, given: Given, n: int) -> tuple[PlaceboResult, bool]:
         """Placebo runs alone, of a longer table with the rows that its models would be fitted to.
@@ -133,7 +133,7 @@ class Job:
         """
         reading = self._reading(given)
         with self._opened(given) as opened:
-            first_pass = self._look(reading, opened, Unsaved())[1]
+            first_pass = self._look(reading, opened, NullCheckpoint())[1]
         data, run = self._read(reading, _at_hand(reading, first_pass))
         check_settings(run, data)
         checkpoint, _ = continued_tests(self.params, data, run, self.seed)
@@ -148,7 +148,7 @@ class Job:
         if self.statistic.in_pieces and source.n_rows > self.params["max_train_rows"]:
             self.statistic.check_in_pieces()
         pieces = self._local(source.at_once, Kept(reading.kept, given.arms), whole=True)
-        data, run = self._read(reading, self._look(reading, pieces, Unsaved(), weigh=weigh)[1])
+        data, run = self._read(reading, self._look(reading, pieces, NullCheckpoint(), weigh=weigh)[1])
         check_settings(run, data)
         return data, run
 
@@ -200,7 +200,9 @@ class Job:
         some = kept != ALL_ROWS or "sample_weight" in getattr(source, "more", ())
         return LocalPieces(KeptRows(source, kept) if some else source, self.params["n_jobs"], whole=whole)
 
-    def _look(self, reading: Reading, pieces: Any, checkpoint: Unsaved, *, weigh: bool = True) -> tuple[Any, FirstPass]:
+    def _look(
+        self, reading: Reading, pieces: Any, checkpoint: NullCheckpoint, *, weigh: bool = True
+    ) -> tuple[Any, FirstPass]:
         """Look at the rows; where outcomes are missing, keep the rows that have one, with weights for the others.
 
         Sums over a longer table are saved by `checkpoint`. Of a table in memory no pieces are left.

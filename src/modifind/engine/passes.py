@@ -87,7 +87,7 @@ class TablePieces(Protocol):
         """The sums of a pass over all pieces, added in their order; `saved` says whether a checkpoint keeps them."""
 
 
-class Unsaved:
+class NullCheckpoint:
     """The checkpoint of a run without one: nothing of a pass is saved.
 
     Attributes
@@ -121,7 +121,7 @@ class LocalPieces:
 
     source: Source
     n_jobs: int | None = None
-    checkpoint: Unsaved = field(default_factory=Unsaved)
+    checkpoint: NullCheckpoint = field(default_factory=NullCheckpoint)
     whole: bool = False
 
     @property
@@ -162,7 +162,7 @@ class LocalPieces:
             jobs = (delayed(work.sums)(piece) for piece in islice(self._counted(n_rows), n_done, None))
             return results_of(jobs, self.n_jobs, shared=False, doing="adding up rows")
 
-        return add_up(parts, self.checkpoint if saved else Unsaved(), n_rows, advance)
+        return add_up(parts, self.checkpoint if saved else NullCheckpoint(), n_rows, advance)
 
     def _filled(self) -> Iterator[Piece]:
         """The pieces that hold rows."""
@@ -178,7 +178,7 @@ class LocalPieces:
 
 def add_up(
     parts: Callable[[int], Generator[Any, None, None]],
-    checkpoint: Unsaved,
+    checkpoint: NullCheckpoint,
     n_rows: int,
     advance: Progress,
 ) -> Any:

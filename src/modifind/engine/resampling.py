@@ -40,7 +40,7 @@ BATCH_BYTES = 2**25  # of the sums that are under way
 TIE = 1e-10  # relative difference of two statistics that only rounding keeps apart
 MARGIN = 3.0  # bandwidths beyond the range of a feature that resampled values may reach
 OBSERVED = 0  # number of the column as it is; resamples are counted from 1
-Asked: TypeAlias = tuple[int, int]  # a feature, and the number of a resample
+ColumnKey: TypeAlias = tuple[int, int]  # a feature, and the number of a resample
 
 
 @dataclass(frozen=True)
@@ -195,13 +195,13 @@ class PassSums:
     """
 
     n_rows: int
-    columns: Mapping[Asked, Any]
+    columns: Mapping[ColumnKey, Any]
     failures: Mapping[int, str] = field(default_factory=dict)
 
     def __add__(self, other: PassSums) -> PassSums:
         """The sums of both sets of rows."""
         both = self.columns.keys() & other.columns.keys()  # a feature that failed for some rows has no sums of these
-        columns = {asked: self.columns[asked] + other.columns[asked] for asked in sorted(both)}
+        columns = {key: self.columns[key] + other.columns[key] for key in sorted(both)}
         return PassSums(self.n_rows + other.n_rows, columns, {**other.failures, **self.failures})
 
 
@@ -221,13 +221,13 @@ class MeasuringPass(RowPass):
 
     statistic: SummedStatistic
     features: Mapping[int, ColumnMeasure]
-    known: Mapping[Asked, tuple[Any, ...]] = field(default_factory=dict)
+    known: Mapping[ColumnKey, tuple[Any, ...]] = field(default_factory=dict)
 
     def block_sums(self, rows: ScoredRows) -> PassSums:
         """Sums over a block of rows for every column that is asked for."""
         block = rows.block
         prepared = self.statistic.at(rows.nuisances)
-        sums: dict[Asked, Any] = {}
+        sums: dict[ColumnKey, Any] = {}
         failures: dict[int, str] = {}
         for feature, numbers in _by_feature(self.known).items():
             try:
@@ -236,7 +236,7 @@ class MeasuringPass(RowPass):
                     sums[feature, number] = prepared.sums(column, self.known[feature, number])
             except Exception as error:
                 failures[feature] = failure_of(error, block.table.names[feature])
-        kept = {asked: of_column for asked, of_column in sums.items() if asked[0] not in failures}
+        kept = {key: of_column for key, of_column in sums.items() if key[0] not in failures}
         return PassSums(block.y.size, kept, failures)
 
 
@@ -267,9 +267,9 @@ def measured_columns(
     }
 
 
-def _by_feature(asked: Iterable[Asked]) -> dict[int, list[int]]:
+def _by_feature(keys: Iterable[ColumnKey]) -> dict[int, list[int]]:
     numbers: dict[int, list[int]] = {}
-    for feature, number in asked:
+    for feature, number in keys:
         numbers.setdefault(feature, []).append(number)
     return numbers
 
@@ -277,10 +277,10 @@ def _by_feature(asked: Iterable[Asked]) -> dict[int, list[int]]:
 def measure(
     pieces: TablePieces,
     work: MeasuringPass,
-    known: Mapping[Asked, tuple[Any, ...]],
+    known: Mapping[ColumnKey, tuple[Any, ...]],
     n_rows: int,
     advance: Progress = lambda done, total: None,
-) -> tuple[dict[Asked, float], dict[int, str]]:
+) -> tuple[dict[ColumnKey, float], dict[int, str]]:
     """Pass over the rows until every value is known; values, and why features have none.
 
     Parameters
@@ -290,25 +290,25 @@ def measure(
     work : MeasuringPass
         What is to be measured.
     known : dict
-        What is asked for, with the sums that are known already.
+        The columns asked for, with the sums that are known already.
     n_rows : int
         Rows of the table.
     advance : callable
         Told of the rows of each pass.
     """
-    values: dict[Asked, float] = {}
+    values: dict[ColumnKey, float] = {}
     failures: dict[int, str] = {}
     while known:
         total: PassSums = pieces.sums(replace(work, known=known), n_rows, advance, saved=False)
         failures |= total.failures
-        left: dict[Asked, tuple[Any, ...]] = {}
-        for asked, sums in total.columns.items():
-            passes = (*known[asked], sums)
+        left: dict[ColumnKey, tuple[Any, ...]] = {}
+        for key, sums in total.columns.items():
+            passes = (*known[key], sums)
             value = work.statistic.value_of(passes)
             if value is None:
-                left[asked] = passes
+                left[key] = passes
             else:
-                values[asked] = value
+                values[key] = value
         known = left
     return values, failures
 
@@ -338,7 +338,7 @@ def resampled_tests(
         size = max(1, min(most, BATCH_BYTES // sum(sizes[m] for m in state)))
         numbers = range(done + 1, min(done + size, n_resamples) + 1)
         first = [] if observed else [OBSERVED]
-        known: dict[Asked, tuple[Any, ...]] = {(m, number): () for m in state for number in (*first, *numbers)}
+        known: dict[ColumnKey, tuple[Any, ...]] = {(m, number): () for m in state for number in (*first, *numbers)}
         values, failures = measure(pieces, work, known, n_rows)
         outcomes |= failures
         for m in [feature for feature in state if feature not in failures]:

@@ -14,7 +14,7 @@ from modifind.engine.assemble import Examined
 from modifind.engine.checkpoint import UNSAVED, Checkpoint, PassCheckpoint, SavedRun, open_folder, saved_seed
 from modifind.engine.fingerprint import row_digests, table_digests
 from modifind.engine.parts import Statistic, agreeing_sampler
-from modifind.engine.passes import Unsaved
+from modifind.engine.passes import NullCheckpoint
 from modifind.engine.reading import Data, Given
 from modifind.engine.record import entropy_of, readable, recorded_settings
 from modifind.engine.run import RunSettings
@@ -75,10 +75,10 @@ def continued_tests(
 
 def continued_pass(
     params: dict[str, Any], statistic: Statistic, test: ConditionalRandomizationTest, given: Given, seed: int
-) -> Unsaved:
+) -> NullCheckpoint:
     """The checkpoint of the sums over a longer table; its data are compared when they are first read."""
     if params["checkpoint"] is None:
-        return Unsaved()
+        return NullCheckpoint()
     settings = _settings(params, statistic, test)
     adjusted = [] if given.adjust_for is None else readable(list(given.adjust_for))
     return PassCheckpoint(

@@ -64,8 +64,8 @@ class RunSettings:
         gaps = [table.names[m] for unit in together for m in unit.members if m in table.incomplete]
         if gaps:
             raise ValueError(
-                "feature_groups: continuous columns of a group must have no missing values, which there are in "
-                f"{named(gaps)}; fill them, use missing='drop', or leave the columns out of the group"
+                "feature_groups does not support missing values in continuous columns of a group (found in "
+                f"{named(gaps)}); fill them, use missing='drop', or leave the columns out of the group"
             )
 
     def family(self, y: Array, arms: Ints) -> Family:

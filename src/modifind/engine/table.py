@@ -155,8 +155,8 @@ class PreparedTable:
             raise ValueError("y is the same in all rows of the sample that models are fitted to; raise max_train_rows")
         if (family_of(y).kind == "binary") != self.data.schema.binary:
             raise ValueError(
-                "y has other than two values in so few rows that the sample holds none of them; look for codes that "
-                "stand for missing values, or raise max_train_rows"
+                "y looks binary in the sample that models are fitted to but has other values elsewhere; look for codes "
+                "that stand for missing values, or raise max_train_rows"
             )
         if getattr(run.statistic, "check_resamples", 0):
             warn("check_resamples has no effect on tables that are streamed")
