@@ -255,7 +255,7 @@ def explained(two):
 @pytest.mark.parametrize(
     ("step", "named", "lost"),
     [
-        ("modifind.explain.marginal.explain_column", "its curve", "curves"),
+        ("modifind.engine.explaining.explained_column", "its curve", "curves"),
         ("modifind.engine.analysis.changes_of", "what changes along it", "changes"),
         ("modifind.engine.explaining.explain_bounds", "bounds along it", "bounds"),
     ],

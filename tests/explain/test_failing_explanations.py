@@ -20,14 +20,14 @@ from modifind.statistics.prepared_wcmmd import PreparedWCMMD
 N_ROWS = 240
 # What breaks, and the parts of a result that differ then; verdicts and bounds look at curves.
 PLACES = {
-    "its curve": ("modifind.explain.marginal.explain_column", {"curves", "densities"}),
+    "its curve": ("modifind.engine.explaining.explained_column", {"curves", "densities"}),
     "what changes along it": ("modifind.engine.analysis.changes_of", {"changes"}),
     "bounds along it": ("modifind.engine.explaining.explain_bounds", {"bounds", "bound_tests"}),
     "its verdict": ("modifind.engine.assemble.verdict", {"changes"}),
     "the effect in all rows together": ("modifind.engine.explaining.overall_effects", {"overall"}),
 }
 STREAMED = {
-    "its curve": "modifind.explain.marginal.explain_column",
+    "its curve": "modifind.engine.explaining.explained_column",
     "what changes along it": "modifind.engine.analysis.changes_of",
     "bounds along it": "modifind.engine.explaining.explain_bounds",
     "the effect in all rows together": "modifind.engine.explaining.overall_effects",

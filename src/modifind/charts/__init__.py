@@ -1,6 +1,7 @@
 """Displays (matplotlib), in the manner of scikit-learn: build from a result, then ``plot``."""
 
 from modifind.charts.accessor import PlotAccessor
+from modifind.charts.base import Display
 from modifind.charts.bounds import BoundsDisplay
 from modifind.charts.calibration import CalibrationDisplay
 from modifind.charts.changes import ChangesDisplay
@@ -19,6 +20,7 @@ __all__ = [
     "CurveDisplay",
     "D2Display",
     "DensityDisplay",
+    "Display",
     "ForestDisplay",
     "ImportanceDisplay",
     "OverlapDisplay",

@@ -28,12 +28,19 @@ SCREEN = 120  # pixels that an inch of a figure takes in a notebook
 
 
 class Display(ABC):
-    """A figure of a part of a result.
+    """A figure of a part of a result: what all displays share.
 
     Attributes
     ----------
-    figure_ : Figure
-        What `plot` drew on.
+    figure_, axes_ : Figure, list of Axes
+        What `plot` drew on; displays of one panel have `ax_` as well.
+
+    Examples
+    --------
+    >>> from modifind.charts import CalibrationDisplay
+    >>> display = CalibrationDisplay(pd.Series({"age": 0.01, "bmi": 0.03})).plot()
+    >>> display.figure_.axes == display.axes_
+    True
     """
 
     figure_: Any = None

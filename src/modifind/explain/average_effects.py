@@ -153,13 +153,13 @@ def effect_limits(outcomes: PseudoOutcomes, rows: Any = slice(None)) -> tuple[fl
     Effects are in the unit of the outcome, or ratios; the standard error is then that of the logarithm.
     """
     if outcomes.effect_scale == "difference":
-        found = mean_effects(outcomes, rows)
-        effect, low, high = (outcomes.unit * float(part) for part in (found.estimate[0], *found.limits()))
-        return effect, low, high, outcomes.unit * float(found.standard_error[0]), found.freedom
-    found = AverageEffects.of_log_ratio(outcomes, rows)
+        average = mean_effects(outcomes, rows)
+        effect, low, high = (outcomes.unit * float(part) for part in (average.estimate[0], *average.limits()))
+        return effect, low, high, outcomes.unit * float(average.standard_error[0]), average.freedom
+    average = AverageEffects.of_log_ratio(outcomes, rows)
     with np.errstate(over="ignore"):
-        effect, low, high = (float(np.exp(part)) for part in (found.estimate[0], *found.limits()))
-    return effect, low, high, float(found.standard_error[0]), found.freedom
+        effect, low, high = (float(np.exp(part)) for part in (average.estimate[0], *average.limits()))
+    return effect, low, high, float(average.standard_error[0]), average.freedom
 
 
 def mean_effects(outcomes: PseudoOutcomes, rows: Any = slice(None)) -> AverageEffects:
