@@ -936,8 +936,11 @@ READING = (
     "statistics/families/*.py",
     "cli/*.py",
 )
-# Of tables in pieces and on clusters, and of arguments.
-OTHERS = ("feature_groups.py", "pieces.py", "sources.py", "summary.py", "population.py", "distributed.py")
+# Files and functions that tell of tables in pieces and on clusters, and of arguments.
+OTHERS = (
+    *("sources.py", "summary.py", "has_groups", "read_feature_groups", "refuse_adjusted", "check_population"),
+    *("import_dask", "read_table", "_read_text", "_read_parquet", "_check_alike"),
+)
 # Messages of these that no case makes, each by how it begins in the source, and why.
 UNSHOWN = {
     "--dry-run needs the table in memory; leave --dask out": "a cluster is slow to start; the next test",
@@ -958,10 +961,13 @@ def said_in_source():
     """The messages of errors and warnings, by their place: patterns in which anything may stand for an expression."""
     source = Path(modifind.__file__).parent
     for path in sorted(found for pattern in READING for found in source.glob(pattern) if found.name not in OTHERS):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in (node for part in tree.body if getattr(part, "name", "") not in OTHERS for node in ast.walk(part)):
             call = node.exc if isinstance(node, ast.Raise) else node
             if isinstance(call, ast.Call) and call.args and re.search(r"Error$|warn$", ast.unparse(call.func)):
                 yield f"{path.relative_to(source)}:{call.lineno}", _pattern(call.args[0])
+            elif isinstance(call, ast.Call) and ast.unparse(call.func) in ("refuse_any", "warn_of_any"):
+                yield f"{path.relative_to(source)}:{call.lineno}", _pattern(call.args[1]).replace(r"\{\}", ".*")
 
 
 def _pattern(text):

@@ -116,7 +116,7 @@ def unit_sums(terms: Array, codes: Ints, n_units: int = 0) -> Array:
 
 
 def refuse_unlabelled(column: pd.Series[Any]) -> None:
-    """Refuse rows that are in no cluster."""
+    """Refuse rows without a cluster label."""
     if missing := int(column.isna().sum()):
         labels = counted(missing, "missing label")
         raise ValueError(f"clusters has {labels}; drop such rows or give each a cluster of its own")

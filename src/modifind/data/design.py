@@ -53,7 +53,7 @@ class Design:
 
 
 def check_design(design: Any, propensity: Any, *, strata: bool, by_row: bool = False) -> None:
-    """Refuse a design that there is not, and one that other arguments contradict.
+    """Refuse an unknown design, and one that contradicts other arguments.
 
     Parameters
     ----------

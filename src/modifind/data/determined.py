@@ -41,16 +41,16 @@ class DeterminedFeatures:
 
     @property
     def features(self) -> frozenset[int]:
-        """All of them; each follows from the others of its set."""
+        """All features in these sets; each follows from the others of its set."""
         return frozenset(m for some in (*self.twins, *self.combinations) for m in some)
 
     @property
     def followers(self) -> frozenset[int]:
-        """Those without which the others would tell as much: all of a set of copies but one, and sums."""
+        """Redundant features: all of a set of copies but one, and linear combinations of others."""
         return frozenset(m for some in self.twins for m in some[1:]) | {combined for combined, *_ in self.combinations}
 
     def apart(self, groups: Sequence[tuple[int, ...]]) -> DeterminedFeatures:
-        """Without what only the columns of one group say: as a group they need not be told apart."""
+        """The same without sets that lie within one group, whose columns need not be told apart."""
         sets = [frozenset(group) for group in groups]
 
         def kept(some: tuple[int, ...]) -> bool:
@@ -120,8 +120,7 @@ def _relabelled(table: FeatureTable, changing: list[int]) -> Iterator[tuple[int,
     """Discrete features and others that have the same values but for their labels."""
     seen: dict[bytes, int] = {}
     for m in sorted(changing, key=lambda m: not table.n_levels(m)):
-        codes = repeated_values(table, m)
-        if codes is not None:
+        if (codes := repeated_values(table, m)) is not None:
             other = seen.setdefault(codes.tobytes(), m)
             if table.n_levels(other):
                 yield other, m

@@ -139,8 +139,7 @@ class FeatureTable:
         values = np.asarray(values, dtype=np.float64)
         if feature in self.level_columns:
             return self.level_columns[feature][values.astype(np.intp)]
-        levels = self.n_levels(feature)
-        if levels:
+        if levels := self.n_levels(feature):
             return (values[..., None] == np.arange(1, max(levels, 2))).astype(np.float64)
         means, spreads = self.scaling
         standardised = (values - means[feature]) / spreads[feature]
@@ -238,7 +237,7 @@ def outcome_values(column: pd.Series[Any]) -> Array:
 
 
 def check_scale(what: str, values: Array) -> None:
-    """Squares of values and of their spread must neither overflow nor vanish."""
+    """Refuse values whose squares, or the square of whose spread, overflow or vanish."""
     spread = float(values.max() / 2 - values.min() / 2)
     if np.abs(values).max() > LARGEST or 0 < spread < 1 / LARGEST:
         raise ValueError(f"{what} has values beyond {LARGEST:g} or a spread below {1 / LARGEST:g}; rescale it")

@@ -70,9 +70,9 @@ class Directions:
     Attributes
     ----------
     columns : int array
-        Those that are combined.
+        The columns that are combined.
     centre : array of shape (columns,)
-        What they are less.
+        Their means, which are subtracted.
     vectors : array of shape (columns, k)
         The directions.
     means : array of shape (levels, k)

@@ -56,7 +56,7 @@ missing_outcome='weight' reweights the others to represent them
 
 
 def refuse_missing(counts: Mapping[str, tuple[int, int]], *, allowed: bool = False) -> None:
-    """Name every column that has missing or infinite values, with their numbers.
+    """Refuse columns that have missing or infinite values, and name each with its counts.
 
     Parameters
     ----------
@@ -95,9 +95,8 @@ def missing_label(labels: Sequence[Any]) -> str:
 
 
 def refuse_few(observed: Mapping[str, int]) -> None:
-    """Name continuous columns with so few values that their distribution cannot be learned."""
-    few = {name: count for name, count in observed.items() if count < LEAST_OBSERVED}
-    if few:
+    """Refuse continuous columns with too few values to learn their distribution from."""
+    if few := {name: count for name, count in observed.items() if count < LEAST_OBSERVED}:
         where = ", ".join(f"{name!r} ({counted(count, 'value')})" for name, count in few.items())
         raise ValueError(
             f"too few values to learn from in {where}; with missing='category' a continuous column needs at least "
@@ -210,6 +209,6 @@ def complete_rows(
 
 
 def _own_name(column: pd.Series[Any], argument: str, role: str, taken: set[str]) -> str:
-    """What a column is called that is no feature: by its name, its argument or, where features have these, its role."""
+    """What to call a column that is no feature: its name, its argument or, where features have these, its role."""
     names = [column.name, argument] if isinstance(column.name, str) and column.name else [argument]
     return next((name for name in names if name not in taken), role)

@@ -79,8 +79,7 @@ def outcome_parts(table: FeatureTable, y: Array) -> OutcomeParts | None:
     rows = np.unique(np.linspace(0, y.size - 1, min(y.size, MAX_ROWS)).astype(np.intp))
     columns = {name: numbers for m, name in enumerate(table.names) if (numbers := _numbers(table, m, rows)) is not None}
     for how, outcome, parts in _scales(y[rows], columns):
-        largest = _largest(outcome, parts)
-        if largest is not None:
+        if (largest := _largest(outcome, parts)) is not None:
             return OutcomeParts(*largest, how)
     return None
 

@@ -23,7 +23,7 @@ SHORT_NAMES = {"all": "all rows", "overlap": "overlap population"}
 
 
 def check_population(population: Any) -> None:
-    """Refuse what is no population."""
+    """Refuse an unknown population."""
     if population not in POPULATIONS:
         raise ValueError(f"population must be 'all' or 'overlap', not {population!r}")
 

@@ -21,7 +21,7 @@ SHOWN_LEVELS = 3
 
 @dataclass(frozen=True)
 class Pooling:
-    """What became of the levels of one feature.
+    """How the rare levels of one feature are pooled.
 
     Attributes
     ----------

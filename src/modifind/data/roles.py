@@ -99,7 +99,7 @@ def assign_roles(
 
 
 class SomeNamed(list[str]):
-    """Columns as the command line has looked at them, of which the user has named only some.
+    """Columns that the command line has checked, only some of which the user has named.
 
     Attributes
     ----------
@@ -159,8 +159,7 @@ def _check_outcome(y: Any, outcome: Any) -> None:
 
 
 def _refuse_beside_source(arguments: Mapping[str, Any]) -> None:
-    given = [argument for argument, value in arguments.items() if value is not None]
-    if given:
+    if given := [argument for argument, value in arguments.items() if value is not None]:
         raise ValueError(f"X is a source, whose columns have their roles already; leave out {', '.join(given)}")
 
 
@@ -234,8 +233,7 @@ def refuse_two_roles(owned: Mapping[str, Collection[str]]) -> None:
 
 def usable_columns(table: Any, names: list[str], remedy: str) -> list[str]:
     """Those of some columns that models can condition on; warns of dates, identifiers and free text."""
-    unfit = unusable(first_rows(table, names))
-    if unfit:
+    if unfit := unusable(first_rows(table, names)):
         shown = ", ".join(f"{name} ({reason})" for name, reason in unfit.items())
         warn(f"not adjusted for: {printable(shown)}. {remedy}")
     return [name for name in names if name not in unfit]

@@ -188,7 +188,7 @@ class Schema:
         return replace(pooled, constant=tuple(same or m in pooled.left_out for m, same in enumerate(self.constant)))
 
     def read(self, piece: Piece) -> Block:
-        """Numbers and codes of a piece."""
+        """Read a piece into numbers and codes."""
         values = self._values(piece.conditioned)
         y = outcome_values(piece.y)
         scores = None if piece.propensity is None else piece.propensity.to_numpy(dtype=np.float64)
@@ -322,7 +322,7 @@ def _refuse_gaps_of(names: Sequence[str], columns: Sequence[ColumnSummary], miss
 
 
 def _check_rows(summary: Summary, transform: str | None, outcome: str) -> None:
-    """Refuse few rows, an outcome that has no effect to find, and scores that are none."""
+    """Refuse few rows, a constant or unusable outcome, and invalid known scores."""
     if summary.n_rows < MIN_ROWS:
         raise ValueError(f"X has {counted(summary.n_rows, 'row')}; at least {MIN_ROWS} are needed")
     y, known = summary.y, summary.scores

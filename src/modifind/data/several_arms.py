@@ -57,14 +57,13 @@ class Comparison:
         >>> arms.share("low", {"none": 0.5, "low": 0.25, "high": 0.25})
         0.3333333333333333
         """
-        known = {match_label(list(self.counts), own, "propensity", name): share for own, share in shares.items()}
-        wrong = [own for own, share in known.items() if not isinstance(share, Real) or not 0 < float(share) < 1]
+        known = {match_label(list(self.counts), arm, "propensity", name): share for arm, share in shares.items()}
+        wrong = [arm for arm, share in known.items() if not isinstance(share, Real) or not 0 < float(share) < 1]
         if wrong:
             raise ValueError(f"propensity must give shares between 0 and 1; not so for {listed(wrong)}")
         if not math.isclose(total := sum(map(float, known.values())), 1.0, abs_tol=1e-6):
             raise ValueError(f"the shares that propensity gives add up to {total:.6g}; those of all arms add up to 1")
-        lacking = [own for own in (self.reference, *self.others) if own not in known]
-        if lacking:
+        if lacking := [arm for arm in (self.reference, *self.others) if arm not in known]:
             raise ValueError(f"propensity gives no share of {listed(lacking)}; name every arm of {name}")
         return float(known[label]) / (float(known[label]) + float(known[self.reference]))
 

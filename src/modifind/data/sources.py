@@ -202,8 +202,7 @@ class FileSource:
         if twice := repeated(os.path.realpath(file.path) for file in self.files):
             raise ValueError(f"{listed(twice)} is named twice; its rows would count twice")
         for file in self.files:
-            missing = [name for name in self.columns if name not in file.names]
-            if missing:
+            if missing := [name for name in self.columns if name not in file.names]:
                 raise ValueError(f"{file.path} has no column {listed(missing)}{meant(missing[0], file.names)}")
 
     @property

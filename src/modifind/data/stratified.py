@@ -1,4 +1,4 @@
-"""Trials that were randomised within strata: reading them, what they say of the scores, and folds that respect them."""
+"""Trials that were randomised within strata: checks of the strata, and folds that respect them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN = 3
 
 
 def refuse_unstratified(missing: int) -> None:
-    """Refuse rows that are in no stratum."""
+    """Refuse rows without a stratum."""
     raise ValueError(f"strata has {gaps(missing, 0)}; drop such rows or give them a stratum of their own")
 
 

@@ -1,4 +1,4 @@
-"""What the pieces of a table tell of its columns; summaries of pieces add up. A table in memory is one piece."""
+"""Summaries of a table's columns, piece by piece; those of pieces add up. A table in memory is one piece."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True)
 class ColumnSummary:
-    """One column of some rows.
+    """What one column of some rows holds.
 
     Attributes
     ----------
     kind : {"number", "bool", "text", "object", "category", "nothing"}
         What it holds; nothing but missing values are no kind yet.
     n_missing, n_infinite : int
-        Values that are none.
+        Missing and infinite values.
     low, high : float
         Range of numbers.
     levels : dict or None
@@ -196,7 +196,7 @@ class ColumnSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """What the pieces seen so far hold; summaries add up.
+    """What the pieces seen so far hold; summaries of pieces add up.
 
     Attributes
     ----------

@@ -44,7 +44,7 @@ class Weights:
 
     @classmethod
     def alike(cls, n_rows: int) -> Weights:
-        """Of rows that count alike."""
+        """Weights of rows that count alike."""
         return cls(np.ones(n_rows), uniform=True)
 
     @classmethod
@@ -151,11 +151,11 @@ class Weights:
 
     @property
     def given(self) -> Array | None:
-        """The numbers for parts with a contract of users, None where rows count alike."""
+        """The numbers as objects of users take them, None where rows count alike."""
         return None if self.uniform else self.values
 
     def argument(self, name: str = "sample_weight") -> dict[str, Array]:
-        """The argument of a fit; nothing where rows count alike, which a part of the user's need not take."""
+        """Keyword argument of a `fit`; empty where rows count alike, so that a user's object need not take weights."""
         return {} if self.uniform else {name: self.values}
 
 
@@ -175,7 +175,7 @@ def weight_numbers(column: pd.Series[Any]) -> Array:
 
 @dataclass(frozen=True)
 class WeightSums:
-    """What the weights of some rows add up to, and how many are none; sums of pieces add up."""
+    """Sums over the weights of some rows, and counts of unusable ones; sums of pieces add up."""
 
     n_missing: int
     n_infinite: int
@@ -204,7 +204,7 @@ class WeightSums:
         return WeightSums(**(added | {"largest": largest, "squares": squares}))
 
     def check(self) -> None:
-        """Refuse weights that are none."""
+        """Refuse missing, infinite, negative and vanishing weights."""
         if self.n_missing or self.n_infinite:
             what = gaps(self.n_missing, self.n_infinite)
             raise ValueError(f"sample_weight has {what}; drop such rows or give them weight 0")
@@ -223,21 +223,21 @@ class WeightSums:
 
 
 def check_takes_weights(estimator: Any, what: str) -> None:
-    """Refuse a user's object whose `fit` knows no weights."""
+    """Refuse a user's object whose `fit` takes no weights."""
     if not has_fit_parameter(estimator, "sample_weight"):
         what = f"{what} {type(estimator).__name__} takes no sample_weight in fit"
         raise ValueError(f"{what}; choose one that does, or leave sample_weight out")
 
 
 def check_sampler_weights(sampler: Any) -> None:
-    """Refuse a user's sampler whose `fit` knows no weights."""
+    """Refuse a user's sampler whose `fit` takes no weights."""
     if not has_fit_parameter(sampler, "weights"):
         what = f"sampler {type(sampler).__name__} takes no weights in fit, which sample_weight needs"
         raise ValueError(f"{what}; choose one that does, or leave sample_weight out")
 
 
 def warn_resampled_weights() -> None:
-    """Say when resampled features go with weights."""
+    """Warn where features are resampled and rows have weights."""
     warn(
         "'wcmmd' with sample weights: p-values are valid only if the weights do not depend on the tested feature given "
         "the others; effect_likelihood does not need that",

@@ -176,8 +176,7 @@ def check_part(argument: str, part: Any, *methods: str) -> None:
     """
     if isinstance(part, type):
         raise ValueError(f"{argument} must be an object, {part.__name__}(...), not the class")
-    lacks = [method for method in methods if not callable(getattr(part, method, None))]
-    if lacks:
+    if lacks := [method for method in methods if not callable(getattr(part, method, None))]:
         raise ValueError(
             f"{argument} must be a name or have {' and '.join(methods)}; {type(part).__name__} has no "
             f"{' and no '.join(lacks)}"

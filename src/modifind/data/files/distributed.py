@@ -77,8 +77,7 @@ def _read_parquet(pattern: str) -> Any:
 def _check_alike(files: Sequence[DataFile]) -> None:
     """Refuse files that differ in their columns: Dask reads all of them like the first."""
     for first, file in product(files[:1], files[1:]):
-        absent = [name for name in first.names if name not in file.names]
-        if absent:
+        if absent := [name for name in first.names if name not in file.names]:
             raise ValueError(f"{file.path} has no column {listed(absent)}, which {first.path} has")
         if not (isinstance(first, TextFile) and isinstance(file, TextFile)):
             continue

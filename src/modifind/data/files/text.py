@@ -383,8 +383,7 @@ def _names(path: Path, given: list[str], unnamed: int, cut: int, dialect: Dialec
     names = tuple(name or f"Unnamed: {number}" for number, name in enumerate(bare))  # what pandas calls them
     if twice := repeated(names):
         raise ValueError(f"{path} has several columns called {listed(twice)}; rename all but one")
-    blanks = [name for name in given if name.strip() != name]
-    if blanks:
+    if blanks := [name for name in given if name.strip() != name]:
         _warn(f"blanks around names of columns are left out: {listed(blanks[:12])}{', ...' * (len(blanks) > 12)}")
     if not bare[0] and not dialect.row_names:
         _warn("the first column has no name and is left out (a saved index?)")
