@@ -17,7 +17,7 @@ from joblib import Parallel, delayed
 
 from modifind import ModifierSelector
 from modifind.datasets import make_modifiers
-from modifind.datasets.synthetic import ARM_MEAN, N_MODIFIERS, NEIGHBOUR_CORRELATION, _linear, _nonlinear
+from modifind.datasets.made import ARM_MEAN, N_MODIFIERS, NEIGHBOUR_CORRELATION, _linear, _nonlinear
 
 QUANTILES = (0.10, 0.25, 0.50, 0.75, 0.90)
 DRAWN = 200_000

@@ -24,7 +24,7 @@ from modifind.explain.bounds import BoundDraws, effect_bounds
 from modifind.explain.couplings import benefit_bounds, correlation_bounds, variance_bounds
 from modifind.explain.local import local_bandwidth
 from modifind.explain.local_distributions import ENDS
-from modifind.explain.reading import GivenRows
+from modifind.explain.rows import GivenRows
 from modifind.statistics.wcmmd import median_bandwidth
 
 Quantiles = Callable[[np.ndarray], np.ndarray]

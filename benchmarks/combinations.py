@@ -30,9 +30,8 @@ from threadpoolctl import threadpool_limits
 import by_hand_designs as tables
 import designs
 from by_hand_peers import ALPHA, by_default
-from modifind.inference.direct_sums import MIN_FREEDOM, DirectSums
-from modifind.inference.quadratic import quadratic_tail
-from modifind.inference.tails import AnalyticOutcome, cauchy_combination
+from modifind.inference.direct_sums import MIN_FREEDOM, DirectSums, quadratic_tail
+from modifind.inference.sums import AnalyticOutcome, cauchy_combination
 from validity import header, row
 
 Array = NDArray[np.float64]

@@ -36,7 +36,7 @@ from modifind.engine import fitting
 from modifind.engine.checkpoint import UNSAVED
 from modifind.nuisance.conditional import CVAESampler
 from modifind.nuisance.outcome import NeuralLearner
-from modifind.nuisance.propensity.on_device import DeviceProfile
+from modifind.nuisance.propensity.fitted import DeviceProfile
 from modifind.nuisance.propensity.scores import EarlyStoppedMLP, FittedPropensity
 from modifind.presets import uai2022
 from modifind.statistics import WCMMD

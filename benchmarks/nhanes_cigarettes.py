@@ -16,7 +16,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
-from modifind.data.feature_matrix import FeatureTable
+from modifind.data.features import FeatureTable
 from modifind.data.schema import read_features
 from modifind.datasets import fetch_nhanes_crp
 from modifind.engine.resampling import ResamplingTest

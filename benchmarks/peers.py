@@ -37,7 +37,7 @@ import designs
 import family_designs
 import real_tables
 from modifind import __version__
-from modifind.result.writing import write_text
+from modifind.result.files import write_text
 from peer_methods import METHODS, Array, Found
 
 N_ROWS, FAMILY_ROWS, COIN_ROWS = 1000, 1500, 2000

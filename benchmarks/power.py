@@ -21,10 +21,9 @@ from joblib import Parallel, delayed
 
 from modifind import ModifierSelector
 from modifind.datasets import make_modifiers
-from modifind.paper.methods import METHODS, make_method
-from modifind.paper.paper import SYNTHETIC
-from modifind.paper.runs import selection_rates
-from modifind.result.writing import write_text
+from modifind.paper.catalogue import SYNTHETIC
+from modifind.paper.runs import METHODS, make_method, selection_rates
+from modifind.result.files import write_text
 from modifind.statistics import WCMMD
 
 KINDS = ("LinMean", "NonlinMean", "LinVar", "NonlinVar")

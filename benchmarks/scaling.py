@@ -35,7 +35,7 @@ from many_features import simulate
 from modifind import ModifierSelector
 from modifind.data.sources import open_files
 from modifind.datasets import make_modifiers
-from modifind.result.writing import write_text
+from modifind.result.files import write_text
 from modifind.statistics import WCMMD, wcmmd_importance
 
 KIND = "NonlinMean"

@@ -15,7 +15,7 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from modifind.result.writing import write_bytes
+from modifind.result.files import write_bytes
 
 SHOTS = {"report-wide": (1400, 1150.0), "report-narrow": (390, 925.0)}  # width, and how much of a panel
 GAP = 30

@@ -26,7 +26,9 @@ from threadpoolctl import threadpool_limits
 from designs import POWER
 from modifind import ModifierSelector
 from modifind.datasets import make_modifiers
-from modifind.engine import analysis, fitting, models
+from modifind.engine import features as analysis
+from modifind.engine import fitting
+from modifind.engine import preparation as models
 from modifind.nuisance.conditional import AutoSampler
 from modifind.nuisance.outcome import AdditiveLearner, BoostingLearner
 from modifind.statistics import WCMMD, EffectLikelihood, wcmmd_importance

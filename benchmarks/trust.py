@@ -37,7 +37,7 @@ import family_designs
 import real_tables
 from global_tests import coverage_run, whole_run
 from modifind import __version__
-from modifind.result.writing import write_text
+from modifind.result.files import write_text
 from validity import FAMILY_ROWS, MESS_ROWS, WHOLE_ROWS, Run, Study
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "trust.md"

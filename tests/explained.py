@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from modifind.result.check_kinds import Check
 from modifind.result.checks import as_frame
+from modifind.result.concerns import Check
 from modifind.result.selection_result import PIT_COLUMNS, SelectionResult, no_subgroups
 
 SCRIPT = "<script>alert(1)</script>"

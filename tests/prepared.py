@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from modifind.data.feature_groups import Unit, members_of
-from modifind.data.pieces import Block
-from modifind.engine.analysis import ChangeRows, unit_sums
-from modifind.engine.scored import ScoredRows
-from modifind.engine.testing import outcome_of
+from modifind.data.features import Unit, members_of
+from modifind.data.sources import Block
+from modifind.engine.features import ChangeRows, unit_sums
+from modifind.engine.passes import ScoredRows
+from modifind.engine.sums import outcome_of
 
 
 def unit_of(feature):

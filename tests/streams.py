@@ -7,7 +7,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.data.row_plan import RowPlan
+from modifind.data.clusters import RowPlan
 from modifind.data.sources import FrameSource
 
 FAST = {

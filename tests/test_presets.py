@@ -12,7 +12,7 @@ from modifind.nuisance.propensity.scores import EarlyStoppedMLP
 from modifind.presets import exact, naive, uai2022
 from modifind.report import render_report
 from modifind.report.abstract import modification_sentence
-from modifind.report.methods import methods
+from modifind.report.content import methods
 
 
 def test_preset_has_the_settings_of_the_paper():

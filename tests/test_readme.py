@@ -8,7 +8,7 @@ import pytest
 
 from conftest import ROOT
 from modifind.cli.app import main
-from modifind.cli.tables import write_file
+from modifind.cli.table import write_file
 from modifind.datasets import load_trial
 
 README = ROOT / "README.md"

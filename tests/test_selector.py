@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from conftest import confounded_table, quiet_fit
 from modifind import WCMMD, ConditionalRandomizationTest, EffectLikelihood, ModifierSelector, PropensityModel
 from modifind.baselines import SIEM
-from modifind.engine.parts import agreeing_sampler, resolve_statistic
+from modifind.engine.settings import agreeing_sampler, resolve_statistic
 from modifind.inference import adjust_p_values
 from modifind.nuisance.conditional import CVAESampler, GaussianSampler, MarginalSampler
 from modifind.nuisance.outcome import AdditiveLearner

@@ -19,14 +19,13 @@ import pytest
 
 from conftest import ROOT
 from modifind import EffectLikelihood, ModifierSelector, _system, _workers
-from modifind._memory import free_memory
-from modifind._system import locked_folder
+from modifind._system import free_memory, locked_folder
 from modifind.cli.app import main
-from modifind.cli.outputs import check_outputs
-from modifind.cli.tables import write_file
+from modifind.cli.output import check_outputs
+from modifind.cli.table import write_file
 from modifind.datasets import make_modifiers
-from modifind.result.safe_csv import safe_csv
-from modifind.result.writing import write_text
+from modifind.result.files import write_text
+from modifind.result.presentation import safe_csv
 
 SOURCES = sorted((ROOT / "src" / "modifind").rglob("*.py"))
 TEXTS = [
@@ -35,7 +34,7 @@ TEXTS = [
 ]
 OPENS_TEXT = {"open", "read_text", "write_text", "TextIOWrapper", "fdopen"}
 OPENS_BYTES = {"TemporaryFile", "NamedTemporaryFile"}  # unless another mode is named
-OURS = (".write_text", "modifind.result.writing.write_text")
+OURS = (".write_text", "modifind.result.files.write_text")
 SCRIPT = """
 import multiprocessing
 import joblib

@@ -5,7 +5,7 @@ import types
 
 from threadpoolctl import threadpool_info
 
-from modifind._threads import _controller, one_thread
+from modifind._system import _controller, one_thread
 
 
 def threads():

@@ -80,7 +80,7 @@ class Trace:
 
     def _called(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
         name = self._name(frame.f_code)
-        if self.follows_tails and name == "inference.tails:tail":
+        if self.follows_tails and name == "inference.sums:tail":
             self._follow(frame)
         in_function = bool(frame.f_code.co_flags & inspect.CO_OPTIMIZED)
         return self._executed if name.startswith("engine.") and in_function else None

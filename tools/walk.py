@@ -25,17 +25,15 @@ from modifind.data.roles import assign_roles
 from modifind.data.schema import Schema
 from modifind.data.summary import Summary
 from modifind.datasets import make_modifiers
-from modifind.engine.analysis import Analysis
-from modifind.engine.assemble import assemble
 from modifind.engine.contrasts import fit_arms
+from modifind.engine.features import Analysis
+from modifind.engine.findings import assemble
 from modifind.engine.fitting import fit_table
 from modifind.engine.job import Job
-from modifind.engine.models import Models
 from modifind.engine.passes import FirstPassSums
-from modifind.engine.plan import Plan
+from modifind.engine.preparation import Models, PreparedTable, fit_scores
 from modifind.engine.reading import Reading
-from modifind.engine.table import PreparedTable, fit_scores
-from modifind.engine.testing import UnitSums, outcome_of
+from modifind.engine.sums import Plan, UnitSums, outcome_of
 from modifind.nuisance.conditional.gaussian import GaussianSampler
 from modifind.result.checks import run_checks
 from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood

@@ -28,18 +28,18 @@ __all__ = [
 ]
 
 _HOME = {
-    "AutoSampler": "nuisance.conditional.auto",
-    "BoostingSampler": "nuisance.conditional.boosting",
+    "AutoSampler": "nuisance.conditional.adaptive",
+    "BoostingSampler": "nuisance.conditional.adaptive",
     "CVAESampler": "nuisance.conditional.cvae",
     "ConditionalRandomizationTest": "inference.randomisation",
     "EarlyStoppedMLP": "nuisance.propensity.models",
     "EffectLikelihood": "statistics.effect_likelihood",
     "GaussianSampler": "nuisance.conditional.gaussian",
-    "MarginalSampler": "nuisance.conditional.marginal",
+    "MarginalSampler": "nuisance.conditional.sampler",
     "ModifierSelector": "selector",
     "PropensityModel": "nuisance.propensity.scores",
     "SelectionResult": "result.selection_result",
-    "SplineSampler": "nuisance.conditional.splines",
+    "SplineSampler": "nuisance.conditional.adaptive",
     "WCMMD": "statistics.wcmmd",
 }
 

@@ -6,11 +6,10 @@ import os
 from inspect import signature
 from typing import Any
 
+from modifind._workers import Progress
 from modifind.base import BaseModifierSelector
-from modifind.engine.call import check_runs, read_call
 from modifind.engine.contrasts import fit_arms, placebo_arms
-from modifind.engine.parts import ConditionalRandomizationTest
-from modifind.engine.progress import Progress
+from modifind.engine.settings import ConditionalRandomizationTest, check_runs, read_call
 from modifind.result.placebo_result import PlaceboResult
 from modifind.statistics.families import Family
 

@@ -12,8 +12,15 @@ from sklearn.linear_model import Lasso
 from conftest import ROOT, ar_normal, four_sd
 from modifind.baselines import lasso_selective_inference
 from modifind.baselines.design import effect_design, lasso_columns
-from modifind.baselines.lasso import COLUMNS, expected_max_correlation, lasso_active_set, residual_sd
-from modifind.baselines.truncated_normal import mean_interval, tail_log_odds, tail_p_value
+from modifind.baselines.lasso import (
+    COLUMNS,
+    expected_max_correlation,
+    lasso_active_set,
+    mean_interval,
+    residual_sd,
+    tail_log_odds,
+    tail_p_value,
+)
 from modifind.data.schema import read_features
 
 REFERENCE = ROOT.parent / "shared" / "data" / "lasso_selective_inference_reference.json"

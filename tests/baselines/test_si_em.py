@@ -15,12 +15,13 @@ from conftest import confounded_table, four_sd, runs
 from modifind import ModifierSelector, PropensityModel, SelectionResult
 from modifind.baselines import SIEM, lasso_selective_inference
 from modifind.baselines.design import effect_design, lasso_columns
-from modifind.baselines.outcome import outcome_learner, propensity_forest
+from modifind.baselines.si_em import outcome_learner, propensity_forest
 from modifind.charts import CurveDisplay, ImportanceDisplay
 from modifind.data.schema import read_features
 from modifind.datasets import make_modifiers
 from modifind.explain.views import EFFECTS
-from modifind.report import Abstract, methods
+from modifind.report import Abstract
+from modifind.report import content as methods
 
 LINEAR = {"outcome_model": LinearRegression(), "propensity": LogisticRegression(), "random_state": 0}
 COLUMNS = [
@@ -149,7 +150,7 @@ def test_importance_and_curves_are_those_of_the_modifier_selector(data):
 
 @pytest.mark.parametrize("models", ["forests", "learners"])
 def test_result_is_the_same_for_one_job_and_two(data, models, monkeypatch):
-    monkeypatch.setattr("modifind.baselines.outcome.N_TREES", 8)
+    monkeypatch.setattr("modifind.baselines.si_em.N_TREES", 8)
     settings = {"outcome_model": "forest", "propensity": "forest"}
     if models == "learners":
         settings = {"outcome_model": make_pipeline(PolynomialFeatures(2), LinearRegression()), "propensity": "auto"}
@@ -323,7 +324,7 @@ def test_report_says_what_was_tested_and_how(fitted):
 
 
 def test_defaults_are_forests(data, monkeypatch):
-    monkeypatch.setattr("modifind.baselines.outcome.N_TREES", 8)
+    monkeypatch.setattr("modifind.baselines.si_em.N_TREES", 8)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = SIEM(random_state=0).fit(data[0], data[1], treatment=data[2]).result_

@@ -29,8 +29,8 @@ from modifind.charts.matplotlib import FAINT, SELECTED, SPREAD
 from modifind.charts.spec import HALF_PAGE, Bars, Line
 from modifind.charts.svg import chart
 from modifind.explain import bounds_test, effect_bounds
-from modifind.result.check_kinds import Check
 from modifind.result.checks import as_frame
+from modifind.result.concerns import Check
 from modifind.result.selection_result import PIT_COLUMNS, p_text
 
 QUANTILES = [f"q{q}_effect" for q in (10, 25, 50, 75, 90)]

@@ -21,7 +21,7 @@ from pandas.testing import assert_frame_equal
 
 from messy import MessyTable, Written, messy_tables, ways_of_writing
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
-from modifind.data.wording import printable
+from modifind.data.words import printable
 from modifind.inference import ConditionalRandomizationTest
 from modifind.statistics import WCMMD
 

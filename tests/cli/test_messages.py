@@ -31,9 +31,9 @@ from conftest import ROOT
 from modifind import WCMMD, EffectLikelihood, ModifierSelector, SelectionResult
 from modifind._system import LOCK_FILE
 from modifind.cli.app import main
+from modifind.cli.messages import as_typed
 from modifind.cli.options import Roles
-from modifind.cli.terminal import complain, print_dry_run
-from modifind.cli.typed import as_typed
+from modifind.cli.output import complain, print_dry_run
 from modifind.data.sources import FrameSource
 from modifind.statistics.families import Family, StudentT
 
@@ -931,8 +931,8 @@ def test_page_has_every_case(tmp_path, capsys):
 
 # Where users are told what is wrong with their tables, files and options.
 READING = (
-    *("data/*.py", "data/files/*.py", "engine/reading.py", "engine/models.py", "engine/checkpoint.py"),
-    *("engine/resuming.py", "engine/lock.py", "result/codec.py", "result/consistency.py", "result/safe_csv.py"),
+    *("data/*.py", "data/files/*.py", "engine/reading.py", "engine/preparation.py", "engine/checkpoint.py"),
+    *("engine/checkpoint.py", "engine/lock.py", "result/files.py", "result/settings.py", "result/presentation.py"),
     "statistics/families/*.py",
     "cli/*.py",
 )

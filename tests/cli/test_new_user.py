@@ -11,8 +11,8 @@ import pytest
 from conftest import ROOT
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli.app import main
+from modifind.data.levels import pool
 from modifind.data.missing import complete_rows
-from modifind.data.rare_levels import pool
 from modifind.report import render_report
 
 N = 200

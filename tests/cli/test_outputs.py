@@ -77,7 +77,7 @@ def test_what_cannot_be_written_in_the_end_is_named_and_the_rest_is_kept(folder,
     def fail(*_):
         raise OSError(28, "No space left on device", "/some/.r.json.temporary")
 
-    monkeypatch.setattr(SelectionResult, "to_json", lambda self, path: modifind.result.writing.write_text(path, "{"))
+    monkeypatch.setattr(SelectionResult, "to_json", lambda self, path: modifind.result.files.write_text(path, "{"))
     monkeypatch.setattr("os.fsync", fail)
     line = ("select", "data.csv", *COLUMNS, *QUICK, "--out", "r.json", "--report", "r.html")
     code, said = here(monkeypatch, capsys, *line)

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.data.censoring import refuse_censored, warn_of_time_name
+from modifind.data.guards import refuse_censored, warn_of_time_name
 from modifind.data.roles import assign_roles
-from modifind.data.time_names import is_event_name, is_time_name
+from modifind.data.words import is_event_name, is_time_name
 
 
 def test_flags_are_known_by_their_stems():

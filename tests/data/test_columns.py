@@ -12,19 +12,17 @@ import pytest
 
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.data.clusters import Clusters
-from modifind.data.codes import missing_codes, warn_of_codes
 from modifind.data.column_types import feature_column
 from modifind.data.containers import as_column, as_frame
-from modifind.data.determined import find_determined
-from modifind.data.leaks import refuse_leaks
-from modifind.data.pieces import Piece
-from modifind.data.rare_levels import pool
+from modifind.data.determined import find_determined, refuse_leaks
+from modifind.data.guards import missing_codes, warn_of_codes, warn_of_row_numbers
+from modifind.data.levels import pool
 from modifind.data.roles import assign_roles
 from modifind.data.schema import Schema, read_features
+from modifind.data.sources import Piece
 from modifind.data.summary import Summary
-from modifind.data.unnamed import warn_of_row_numbers
 from modifind.data.weights import WeightSums
-from modifind.engine.models import refuse_separation
+from modifind.engine.preparation import refuse_separation
 from modifind.engine.reading import Given
 from modifind.nuisance.propensity.scores import PropensityModel
 from tables import read, read_outcome, read_rows, read_treatment

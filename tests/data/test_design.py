@@ -8,11 +8,10 @@ import pytest
 
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.cli.app import main
-from modifind.data.after_treatment import refuse_after_treatment
+from modifind.data.balance import refuse_after_treatment
 from modifind.datasets import make_modifiers
 from modifind.engine.reading import Given, Reading
-from modifind.report.design import design_sentence
-from modifind.report.methods import methods
+from modifind.report.content import design_sentence, methods
 
 FAST = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "random_state": 0, "explain": False}
 

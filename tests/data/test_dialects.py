@@ -18,8 +18,7 @@ from pandas.testing import assert_frame_equal
 
 from modifind import SelectionResult
 from modifind.cli.app import main
-from modifind.cli.columns import _columns, read_groups
-from modifind.cli.tables import open_table
+from modifind.cli.table import _columns, open_table, read_groups
 from modifind.data.files.opening import open_file
 from modifind.data.files.text import Dialect
 

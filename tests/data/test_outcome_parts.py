@@ -6,10 +6,8 @@ import pytest
 
 from conftest import quiet_fit
 from modifind import EffectLikelihood
-from modifind.data.outcome_arms import few_events, refuse_treatment_as_outcome
-from modifind.data.outcome_parts import outcome_parts
+from modifind.data.outcome import OutcomeRanks, few_events, outcome_parts, refuse_treatment_as_outcome
 from modifind.data.schema import read_features
-from modifind.data.suspicious import OutcomeRanks
 
 N = 400
 QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "random_state": 0}

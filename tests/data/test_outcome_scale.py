@@ -7,7 +7,7 @@ import pytest
 
 from conftest import ar_normal, quiet_fit
 from modifind import EffectLikelihood
-from modifind.data.outcome_scale import warn_of_scale
+from modifind.data.outcome import warn_of_scale
 from modifind.engine.reading import Given
 from tables import read_rows
 

@@ -8,7 +8,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from modifind.cli.app import main
-from modifind.data.files.parquet import open_parquet
+from modifind.data.files.opening import open_parquet
 from modifind.data.sources import open_files
 
 N = 300

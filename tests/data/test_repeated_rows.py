@@ -8,7 +8,7 @@ from modifind import EffectLikelihood, ModifierSelector
 from modifind.data.repeated_rows import find_copied, find_repeated
 from modifind.data.roles import assign_roles
 from modifind.data.schema import read_features
-from modifind.data.time_names import is_person_name
+from modifind.data.words import is_person_name
 
 FAST = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "random_state": 0}
 

@@ -8,14 +8,13 @@ import pytest
 
 from conftest import quiet_fit
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.data.alike_levels import alike
-from modifind.data.codes import missing_codes
 from modifind.data.column_types import feature_column
 from modifind.data.files.opening import open_file, open_matching
 from modifind.data.files.text import Dialect
+from modifind.data.guards import missing_codes, names_rows
+from modifind.data.levels import alike
 from modifind.data.sources import open_files
 from modifind.data.summary import ColumnSummary
-from modifind.data.unnamed import names_rows
 
 N = 200
 QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "random_state": 0}

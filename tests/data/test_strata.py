@@ -9,11 +9,10 @@ from sklearn.linear_model import LogisticRegression
 from conftest import four_sd, runs
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli.app import main
-from modifind.data.stratified import stratum_folds
+from modifind.data.clusters import stratum_folds
+from modifind.engine.preparation import observed_scores
 from modifind.engine.reading import Given
-from modifind.engine.table import observed_scores
-from modifind.nuisance.propensity.overlap import overlap_of
-from modifind.nuisance.propensity.scores import PropensityModel
+from modifind.nuisance.propensity.scores import PropensityModel, overlap_of
 from modifind.result.selection_result import SelectionResult
 from tables import read, read_rows
 

@@ -7,10 +7,9 @@ import pandas as pd
 import pytest
 
 from modifind import ModifierSelector
-from modifind.data.pieces import Piece
-from modifind.data.row_plan import RowPlan
+from modifind.data.clusters import RowPlan
 from modifind.data.schema import Schema, read_features
-from modifind.data.sources import FrameSource
+from modifind.data.sources import FrameSource, Piece
 from modifind.data.summary import Summary
 from modifind.nuisance.conditional import AutoSampler, GaussianSampler
 

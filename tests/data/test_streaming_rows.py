@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from conftest import four_sd
-from modifind.data.feature_matrix import AlsoDiscrete
-from modifind.data.pieces import Piece
-from modifind.data.row_plan import LAST_WORD, generous_limit
+from modifind.data.clusters import LAST_WORD, generous_limit
+from modifind.data.features import AlsoDiscrete
 from modifind.data.schema import Schema, read_features
+from modifind.data.sources import Piece
 from modifind.data.summary import Summary
 from modifind.engine.passes import LocalPieces
 from streams import cut, row_plan

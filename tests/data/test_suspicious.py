@@ -6,18 +6,15 @@ import pytest
 
 from conftest import quiet_fit, seed_of
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.data.after_treatment import ArmSums
-from modifind.data.baseline import baseline_names
+from modifind.data.balance import MIN_EXPECTED_ROWS, ArmSums, outside_along, without_counterpart
 from modifind.data.clusters import Clusters
+from modifind.data.outcome import OutcomeRanks, baseline_names
 from modifind.data.schema import read_features
-from modifind.data.support import MIN_EXPECTED_ROWS, outside_along, without_counterpart
-from modifind.data.suspicious import OutcomeRanks
-from modifind.data.time_names import is_event_name
 from modifind.data.weights import Weights
-from modifind.engine.review import REVIEWED, review_columns
-from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
-from modifind.nuisance.propensity.scores import PropensityModel
-from modifind.result.check_kinds import KINDS
+from modifind.data.words import is_event_name
+from modifind.engine.record import REVIEWED, review_columns
+from modifind.nuisance.propensity.scores import OverlapSums, PropensityModel, overlap_of
+from modifind.result.concerns import KINDS
 
 LINEAR = EffectLikelihood("linear")
 

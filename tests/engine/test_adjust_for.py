@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.cli.app import app
 from modifind.engine.dry_run import describe
-from modifind.report.methods import methods
+from modifind.report.content import methods
 
 QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "random_state": 0, "explain": False}
 N = 1100  # so many that no feature's p-value depends on those of others

@@ -19,7 +19,7 @@ from conftest import NEEDS_SIGNALS, confounded_table
 from modifind import WCMMD, EffectLikelihood, ModifierSelector, PropensityModel
 from modifind._workers import WorkerError
 from modifind.cli.app import main
-from modifind.data.files.distributed import read_table
+from modifind.data.files.opening import read_table
 from modifind.data.files.text import Dialect
 from modifind.engine.dask import FAN_IN, DaskPieces, connect
 from modifind.result.selection_result import SelectionResult

@@ -12,9 +12,9 @@ from conftest import OracleSampler, ar_covariance, confounded_table, four_sd, qu
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.charts import CurveDisplay, ImportanceDisplay
 from modifind.cli.app import main
-from modifind.data.feature_groups import arrange, part_of, read_feature_groups
+from modifind.data.features import arrange, part_of, read_feature_groups
 from modifind.data.schema import read_features
-from modifind.engine.models import DETERMINED
+from modifind.engine.preparation import DETERMINED
 from modifind.nuisance.conditional import BoostingSampler, GaussianSampler, MarginalSampler
 from modifind.nuisance.conditional.joint import N_POINTS, NearestRow, joint_rule, set_variance
 from modifind.result.selection_result import SelectionResult

@@ -7,15 +7,15 @@ import pandas as pd
 import pytest
 
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.data.many_levels import MOST_DIRECTIONS, MOST_INDICATORS, Directions, with_level_columns
+from modifind.data.levels import MAX_DIRECTIONS, MAX_INDICATORS, Directions, with_level_columns
 from modifind.data.schema import read_features
 from modifind.data.weights import Weights
 from modifind.nuisance.conditional import AutoSampler, BoostingSampler, GaussianSampler
-from modifind.nuisance.conditional.level_conditional import LevelModel
-from modifind.nuisance.outcome.level_effects import MAX_GROUPS, LevelEffects
+from modifind.nuisance.conditional.categories import LevelModel
+from modifind.nuisance.outcome.columns import MAX_GROUPS, LevelEffects
 from modifind.nuisance.propensity.scores import PropensityModel
-from modifind.nuisance.regression.level_sums import LevelSums
-from modifind.statistics.level_groups import LevelGroups
+from modifind.nuisance.regression.levels import LevelSums
+from modifind.statistics.row_terms import LevelGroups
 
 ROWS = 3000
 
@@ -53,12 +53,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:levels with fewer than 5 rows")
 def test_a_category_of_many_levels_has_a_few_columns_however_many_levels_there_are(n_levels):
     table, _, _ = coded(n_levels)
     assert table.n_levels(2) == n_levels
-    assert table.design.shape[1] <= 2 + 1 + MOST_DIRECTIONS
+    assert table.design.shape[1] <= 2 + 1 + MAX_DIRECTIONS
     assert table.with_indicators.design.shape[1] == 2 + n_levels - 1
 
 
 def test_a_category_of_few_levels_keeps_its_indicators():
-    frame, _, _ = sites(MOST_INDICATORS)
+    frame, _, _ = sites(MAX_INDICATORS)
     table = read_features(frame)
     assert with_level_columns(table) is table
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import modifind._memory
+import modifind._system
 from conftest import ROOT
 from modifind import EffectLikelihood, ModifierSelector
-from modifind._memory import estimated_memory, free_memory
+from modifind._system import estimated_memory, free_memory
 from modifind.cli.app import main
 from modifind.datasets import make_modifiers
 from modifind.nuisance.conditional import GaussianSampler
@@ -72,7 +72,7 @@ def test_a_fit_that_needs_more_memory_than_is_free_is_warned_of(tmp_path, monkey
     assert free_memory(str(tmp_path / "meminfo")) == 102_400_000
     assert free_memory(str(tmp_path / "none")) is None
     data = make_modifiers("LinMean", n_samples=200, n_features=5, random_state=0)
-    monkeypatch.setattr(modifind._memory, "free_memory", lambda: 102_400_000)
+    monkeypatch.setattr(modifind._system, "free_memory", lambda: 102_400_000)
     with pytest.warns(UserWarning, match=r"this fit needs about 0\.2 GB of memory, and 0\.1 GB are free; read the"):
         selector = quick(data)
     assert not any("GB" in message for message in selector.result_.warnings)

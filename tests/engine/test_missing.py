@@ -17,8 +17,7 @@ from modifind.data.sources import FrameSource
 from modifind.data.summary import Summary
 from modifind.nuisance.conditional import AutoSampler, CVAESampler, for_gaps, resolve_sampler
 from modifind.nuisance.outcome.additive import AdditiveLearner
-from modifind.nuisance.outcome.filling import Filling
-from modifind.nuisance.outcome.recast import Recast
+from modifind.nuisance.outcome.columns import Filling, Recast
 from modifind.nuisance.outcome.stacking import StackedModel
 from modifind.nuisance.propensity.scores import PropensityModel
 from streams import FAST, close, cut, fit, fit_source
@@ -290,7 +289,7 @@ def test_propensity_profiles_follow_a_value_that_goes_missing(table, model):
     gone = profile(np.full(400, np.nan))
     np.testing.assert_allclose(gone[np.isnan(column)], fitted.scores[np.isnan(column)], atol=1e-10)
     torch = pytest.importorskip("torch")
-    from modifind.nuisance.propensity.on_device import DeviceProfile
+    from modifind.nuisance.propensity.fitted import DeviceProfile
 
     on_device = DeviceProfile(profile, "torch:cpu")(torch.from_numpy(np.stack((column, np.full(400, np.nan)))))
     np.testing.assert_allclose(on_device.numpy(), np.stack((profile(column), gone)), atol=1e-10)

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
-from modifind.report.methods import methods
+from modifind.report.content import methods
 
 N = 600
 SETTINGS = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "random_state": 0}

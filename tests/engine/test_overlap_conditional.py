@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from conftest import four_sd, raw_p_values, runs
 from modifind import EffectLikelihood, PropensityModel
 from modifind.data.schema import read_features
-from modifind.engine.overlap_conditional import OverlapConditional
+from modifind.engine.sums import OverlapConditional
 from modifind.nuisance.conditional import ConditionalGrid, GaussianSampler
 
 
@@ -28,7 +28,7 @@ def grid_of(table, treatment, feature):
 @pytest.mark.parametrize("feature", [0, 1, (0, 1)])
 def test_scores_along_a_feature_are_those_of_rows_with_other_values(assigned, feature):
     table, _, propensity = assigned
-    from modifind.data.feature_groups import columns_of, encode
+    from modifind.data.features import columns_of, encode
 
     rows = np.array([3, 77, 410])
     members = [feature] if isinstance(feature, int) else list(feature)

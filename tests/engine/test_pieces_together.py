@@ -12,7 +12,7 @@ from conftest import four_sd, runs
 from modifind import ModifierSelector
 from modifind.data.sources import FrameSource, open_files
 from modifind.engine import job
-from modifind.engine.analysis import Analysis
+from modifind.engine.features import Analysis
 from modifind.inference import RowSums, analytic_test, sums_test
 from modifind.nuisance.conditional import GaussianSampler
 from streams import FAST, close

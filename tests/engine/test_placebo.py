@@ -15,8 +15,8 @@ import modifind.result.placebo_result
 from conftest import runs
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.cli.app import main
-from modifind.cli.terminal import print_result
-from modifind.data.design import Design
+from modifind.cli.output import print_result
+from modifind.data.treatment import Design
 from modifind.engine.placebo import Assignment
 from modifind.engine.reading import Given, Reading
 from modifind.result.placebo_result import PlaceboResult

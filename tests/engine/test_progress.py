@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 import rich.console
 
-from modifind.engine import progress
-from modifind.engine.progress import NotebookLine, ProgressBar
+from modifind import _workers as progress
+from modifind._workers import NotebookLine, ProgressBar
 
 
 def test_time_left_is_known_when_a_step_takes_minutes():

@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 from conftest import quiet_fit
 from modifind import EffectLikelihood
-from modifind.engine import repeats
+from modifind.engine import features as repeats
 
 
 def near_the_cut(seed, n=300):

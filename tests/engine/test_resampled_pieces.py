@@ -10,7 +10,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from conftest import four_sd, runs
 from modifind import WCMMD, ConditionalRandomizationTest, ModifierSelector, PropensityModel
-from modifind.data.row_plan import RowPlan
+from modifind.data.clusters import RowPlan
 from modifind.data.sources import FrameSource
 from modifind.engine import resampling
 from modifind.engine.resampling import ColumnMeasure

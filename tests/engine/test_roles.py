@@ -9,7 +9,7 @@ import pytest
 
 from conftest import quiet_fit
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
-from modifind.cli.terminal import print_result
+from modifind.cli.output import print_result
 from modifind.inference import adjust_p_values
 
 QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "random_state": 0}

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
-from modifind.data.several_arms import compare_arms
 from modifind.data.sources import FrameSource
+from modifind.data.treatment import compare_arms
 from modifind.engine.contrasts import combined
 
 N = 450

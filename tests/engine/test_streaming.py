@@ -12,11 +12,11 @@ from pandas.testing import assert_frame_equal
 
 from conftest import confounded_table, four_sd, runs
 from modifind import WCMMD, EffectLikelihood, ModifierSelector, PropensityModel
-from modifind.data.feature_matrix import AlsoDiscrete
-from modifind.data.row_plan import LAST_WORD, RowPlan
+from modifind.data.clusters import LAST_WORD, RowPlan
+from modifind.data.features import AlsoDiscrete
 from modifind.data.sources import FrameSource, Piece
 from modifind.datasets import make_modifiers
-from modifind.engine import scored
+from modifind.engine import passes as scored
 from modifind.engine.passes import LocalPieces
 from modifind.result.selection_result import SelectionResult
 from streams import FAST, SMALL, close, cut, fit, fit_source, logistic_scores

@@ -14,24 +14,23 @@ from scipy.stats import norm
 from conftest import conditional_grid, confounded_table, seed_of
 from modifind import EffectLikelihood, ModifierSelector, PropensityModel
 from modifind.data.clusters import Clusters
-from modifind.data.feature_groups import Unit
-from modifind.data.pieces import Block
+from modifind.data.features import Unit
 from modifind.data.schema import read_features
+from modifind.data.sources import Block
 from modifind.data.weights import Weights
 from modifind.engine import checkpoint
-from modifind.engine.analysis import Analysis, ChangeRows, Examined, UnitSeeds
 from modifind.engine.explaining import Explainer
-from modifind.engine.overlap_conditional import OverlapConditional
-from modifind.engine.scored import ScoredRows
-from modifind.explain.column_bounds import explain_bounds
-from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
-from modifind.explain.reading import GivenFeature
+from modifind.engine.features import Analysis, ChangeRows, Examination, UnitSeeds
+from modifind.engine.passes import ScoredRows
+from modifind.engine.sums import OverlapConditional
+from modifind.explain.bounds import explain_bounds
+from modifind.explain.rows import ArmRows, GivenFeature, OutcomeModel, PseudoOutcomes
 from modifind.explain.views import CURVE_COLUMNS
 from modifind.inference import UNSEEN
 from modifind.inference.direct_sums import DirectSums
 from modifind.nuisance.conditional import GaussianSampler
 from modifind.statistics import WCMMD, Nuisances
-from modifind.statistics.reuse import Reuse
+from modifind.statistics.row_terms import Reuse
 from prepared import feature_changes
 from streams import FAST, SMALL, cut, fit, fit_source
 
@@ -82,7 +81,7 @@ def answer(rows, feature, *, rule=None, bounds=False):
     unit = Unit(rows.explainer.table.names[feature], (feature,))
     seeds = UnitSeeds(seed_of(7), seed_of(8), seed_of(9), seed_of(10))
     outcome = dataclasses.replace(UNSEEN, p_value=0.01) if bounds else UNSEEN
-    found = rows.explained(unit, seeds, Examined(rule=rule, outcome=outcome), {})
+    found = rows.explained(unit, seeds, Examination(rule=rule, outcome=outcome), {})
     return found, found.view.curve, found.view.densities
 
 
@@ -256,7 +255,7 @@ def explained(two):
     ("step", "named", "lost"),
     [
         ("modifind.engine.explaining.explained_column", "its curve", "curves"),
-        ("modifind.engine.analysis.changes_of", "what changes along it", "changes"),
+        ("modifind.engine.features.changes_of", "what changes along it", "changes"),
         ("modifind.engine.explaining.explain_bounds", "bounds along it", "bounds"),
     ],
 )

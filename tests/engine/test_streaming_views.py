@@ -10,8 +10,7 @@ from conftest import confounded_table
 from modifind.data.schema import read_features
 from modifind.data.weights import Weights
 from modifind.engine.passes import LocalPieces
-from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
-from modifind.nuisance.propensity.scores import FittedPropensity
+from modifind.nuisance.propensity.scores import FittedPropensity, OverlapSums, overlap_of
 from modifind.statistics import wcmmd_importance
 from streams import cut, fit, fit_source
 

@@ -17,7 +17,7 @@ from modifind.data.weights import Weights
 from modifind.engine.explaining import Explainer
 from modifind.engine.resampling import ResamplingTest
 from modifind.explain import effect_bounds, effect_curve
-from modifind.explain.pseudo import ArmRows, PseudoOutcomes
+from modifind.explain.rows import ArmRows, PseudoOutcomes
 from modifind.inference import ConditionalRandomizationTest
 from modifind.nuisance.conditional import (
     AutoSampler,
@@ -28,10 +28,9 @@ from modifind.nuisance.conditional import (
     MarginalSampler,
     SplineSampler,
 )
-from modifind.nuisance.conditional.base import PoolConditional
-from modifind.nuisance.conditional.pit import uniformity
-from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
-from modifind.nuisance.propensity.scores import PropensityModel
+from modifind.nuisance.conditional.contract import uniformity
+from modifind.nuisance.conditional.distributions import PoolConditional
+from modifind.nuisance.propensity.scores import OverlapSums, PropensityModel, overlap_of
 from modifind.statistics import WCMMD, wcmmd_importance
 from modifind.statistics.prepared_wcmmd import curve_variance
 

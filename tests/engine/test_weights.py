@@ -15,19 +15,16 @@ from modifind.data.clusters import cluster_folds
 from modifind.data.weights import Weights
 from modifind.engine import fitting
 from modifind.engine.job import Job
-from modifind.engine.models import Models
+from modifind.engine.preparation import Models, PreparedTable, fit_scores
 from modifind.engine.reading import Given
-from modifind.engine.table import PreparedTable, fit_scores
 from modifind.inference import analytic_test
-from modifind.nuisance.outcome.additive import AdditiveLearner, ArmLocations
-from modifind.nuisance.outcome.binary import AdditiveClassifier
-from modifind.nuisance.outcome.boosting import BoostingLearner
+from modifind.nuisance.outcome.additive import AdditiveLearner, ArmLocations, BoostingLearner
+from modifind.nuisance.outcome.columns import screened_columns
+from modifind.nuisance.outcome.generalised import AdditiveClassifier
 from modifind.nuisance.outcome.neural import NeuralLearner
-from modifind.nuisance.outcome.screening import screened_columns
 from modifind.nuisance.outcome.stacking import OutcomeRows, arm_shapes, cross_fit
 from modifind.nuisance.propensity.scores import PropensityModel, arm_folds
-from modifind.nuisance.regression.density import best_shape
-from modifind.nuisance.regression.scale import ScaleModel
+from modifind.nuisance.regression.penalised import ScaleModel, best_shape
 from modifind.result.selection_result import SelectionResult
 from modifind.statistics.families import StudentT
 

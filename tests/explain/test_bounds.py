@@ -23,7 +23,7 @@ from modifind.explain.couplings import (
 )
 from modifind.explain.local import local_bandwidth
 from modifind.explain.local_distributions import ENDS
-from modifind.explain.reading import GivenRows
+from modifind.explain.rows import GivenRows
 
 VALUES = np.array([-1.0, 0.0, 1.0])
 # The paper's joint distributions of (Y0, Y1), rows Y0: example 1, and the counterexample of appendix B.

@@ -12,16 +12,16 @@ from conftest import four_sd, logistic_treatment, quiet_fit, runs
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.data.schema import read_features
 from modifind.datasets import make_modifiers
-from modifind.engine.analysis import SIGN
-from modifind.engine.assemble import UNTESTED, Finding
-from modifind.engine.testing import Changes, outcome_of
+from modifind.engine.features import SIGN
+from modifind.engine.findings import UNTESTED, Finding
+from modifind.engine.sums import Changes, outcome_of
 from modifind.explain.verdict import ShownColumn, verdict
 from modifind.inference import adjust_p_values
 from modifind.inference.direct_sums import DirectSums
-from modifind.result.codec import decode, encode
+from modifind.result.files import decode, encode
 from modifind.result.selection_result import CHANGE_COLUMNS, PARTS
 from modifind.statistics import Nuisances
-from modifind.statistics.likelihood_terms import MEAN, SPREAD, WHOLE
+from modifind.statistics.row_terms import MEAN, SPREAD, WHOLE
 from prepared import feature_changes, feature_sums, feature_test
 
 QUICK = {

@@ -13,11 +13,10 @@ from modifind import EffectLikelihood, ModifierSelector, PropensityModel, Select
 from modifind.cli.app import main
 from modifind.data.schema import read_features
 from modifind.explain import effect_bounds
-from modifind.explain.column_bounds import explain_bounds
+from modifind.explain.bounds import explain_bounds
 from modifind.explain.local import local_bandwidth
-from modifind.explain.pseudo import ArmRows
-from modifind.explain.reading import GivenFeature
-from modifind.nuisance.conditional.pit import pit_shares, uniformity
+from modifind.explain.rows import ArmRows, GivenFeature
+from modifind.nuisance.conditional.contract import pit_shares, uniformity
 from streams import fit as streamed_fit
 
 QUICK = {

@@ -6,8 +6,7 @@ from scipy.stats import norm
 from conftest import logistic_treatment, quiet_fit
 from modifind.explain import effect_curve, outcome_densities
 from modifind.explain.local import MAX_UNITS, Averages, Neighbourhoods, local_bandwidth
-from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes, outcome_marks
-from modifind.explain.reading import GivenFeature
+from modifind.explain.rows import ArmRows, GivenFeature, OutcomeModel, PseudoOutcomes, outcome_marks
 from modifind.explain.views import EFFECTS, explain_column
 from modifind.statistics.families import Bernoulli
 

@@ -21,14 +21,14 @@ N_ROWS = 240
 # What breaks, and the parts of a result that differ then; verdicts and bounds look at curves.
 PLACES = {
     "its curve": ("modifind.engine.explaining.explained_column", {"curves", "densities"}),
-    "what changes along it": ("modifind.engine.analysis.changes_of", {"changes"}),
+    "what changes along it": ("modifind.engine.features.changes_of", {"changes"}),
     "bounds along it": ("modifind.engine.explaining.explain_bounds", {"bounds", "bound_tests"}),
-    "its verdict": ("modifind.engine.assemble.verdict", {"changes"}),
+    "its verdict": ("modifind.engine.findings.verdict", {"changes"}),
     "the effect in all rows together": ("modifind.engine.explaining.overall_effects", {"overall"}),
 }
 STREAMED = {
     "its curve": "modifind.engine.explaining.explained_column",
-    "what changes along it": "modifind.engine.analysis.changes_of",
+    "what changes along it": "modifind.engine.features.changes_of",
     "bounds along it": "modifind.engine.explaining.explain_bounds",
     "the effect in all rows together": "modifind.engine.explaining.overall_effects",
 }

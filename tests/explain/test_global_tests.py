@@ -7,10 +7,10 @@ from scipy import stats
 
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.data.schema import read_features
-from modifind.explain.average_effects import mean_effects
-from modifind.explain.global_tests import distribution_test, global_tests, score_test, with_features
-from modifind.explain.pseudo import ArmRows, PseudoOutcomes
-from modifind.inference.quadratic import quadratic_tail
+from modifind.explain.effects import mean_effects
+from modifind.explain.overview import distribution_test, global_tests, score_test, with_features
+from modifind.explain.rows import ArmRows, PseudoOutcomes
+from modifind.inference.direct_sums import quadratic_tail
 
 FEATURES, MORE_FEATURES = (
     read_features(pd.DataFrame(np.random.default_rng(n).standard_normal((n, 5)), columns=list("abcde")))

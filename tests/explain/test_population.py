@@ -6,12 +6,11 @@ import pytest
 
 from conftest import quiet_fit, seed_of
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.data.population import population_weights, row_weights
-from modifind.data.weights import Weights
+from modifind.data.weights import Weights, population_weights, row_weights
 from modifind.explain import effect_curve
-from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
+from modifind.explain.rows import ArmRows, OutcomeModel, PseudoOutcomes
 from modifind.explain.views import overall_effects
-from modifind.report.methods import methods, references
+from modifind.report.content import methods, references
 from modifind.statistics.families import StudentT
 
 LINEAR = EffectLikelihood("linear")
@@ -111,7 +110,7 @@ def test_population_changes_effects_and_no_p_value(fits):
 
 
 def test_population_is_named(fits, tmp_path, capsys):
-    from modifind.cli.terminal import print_result
+    from modifind.cli.output import print_result
 
     every, overlap = fits["all"], fits["overlap"]
     assert overlap.settings["population"] == "overlap"

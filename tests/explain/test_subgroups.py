@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from modifind.data.feature_groups import Unit
+from modifind.data.features import Unit
 from modifind.data.schema import read_features
-from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
-from modifind.explain.subgroups import subgroup_effects
-from modifind.statistics.families.bernoulli import Bernoulli
+from modifind.explain.effects import subgroup_effects
+from modifind.explain.rows import ArmRows, OutcomeModel, PseudoOutcomes
+from modifind.statistics.families.discrete import Bernoulli
 
 
 def frame_of(seed, n=400, **columns):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, norm, t
 
 from modifind.inference import RowSums, analytic_test, sums_test
-from modifind.inference.tails import tail
+from modifind.inference.sums import tail
 
 
 def exact_tail(values, weights, observed):

@@ -5,8 +5,7 @@ import pytest
 from scipy.stats import norm
 
 from modifind.inference import adjust_p_values
-from modifind.inference.adjust import simes_p_values
-from modifind.inference.contrasts import adjust_contrasts
+from modifind.inference.adjust import adjust_contrasts, simes_p_values
 
 
 def null_p_values(m, k, correlation, rng):

@@ -6,11 +6,11 @@ from scipy.special import expit
 from conftest import seed_of
 from modifind import EffectLikelihood, ModifierSelector, PropensityModel
 from modifind.data.clusters import Clusters
-from modifind.data.many_levels import with_level_columns
+from modifind.data.levels import with_level_columns
 from modifind.data.schema import read_features
 from modifind.data.weights import Weights
 from modifind.nuisance.propensity.fit_check import ScoreCheck
-from modifind.nuisance.regression.leftover import Leftover, Trace, bernstein_p, neighbours_mean
+from modifind.nuisance.regression.screening import Leftover, Trace, bernstein_p, neighbours_mean
 
 STRUCTURES = {
     "product of three": (lambda x: x[:, 0] * x[:, 1] * x[:, 2], (0, 1, 2)),

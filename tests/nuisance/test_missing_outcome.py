@@ -10,16 +10,15 @@ from scipy.stats import binom
 
 from conftest import runs
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
-from modifind.data.row_plan import RowPlan
+from modifind.data.clusters import RowPlan
 from modifind.data.schema import Schema
 from modifind.data.sources import FrameSource
 from modifind.engine.passes import FirstPassSums
-from modifind.engine.reading import Given
-from modifind.engine.weighing import model_observed
+from modifind.engine.reading import Given, model_observed
 from modifind.nuisance.observation import ObservedRows
-from modifind.report.methods import methods
-from modifind.result.check_kinds import KINDS
+from modifind.report.content import methods
 from modifind.result.checks import run_checks
+from modifind.result.concerns import KINDS
 from streams import close
 from tables import looked_at
 

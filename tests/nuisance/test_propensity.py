@@ -16,10 +16,9 @@ from modifind import PropensityModel
 from modifind.data.clusters import Clusters
 from modifind.data.schema import read_features
 from modifind.data.weights import Weights
-from modifind.nuisance.propensity import choice as propensity_choice
-from modifind.nuisance.propensity.overlap import overlap_of
-from modifind.nuisance.propensity.profile import ScoreProfile
-from modifind.nuisance.propensity.scores import EarlyStoppedMLP, FittedPropensity, resolve_propensity
+from modifind.nuisance.propensity import scores as propensity_choice
+from modifind.nuisance.propensity.fitted import ScoreProfile
+from modifind.nuisance.propensity.scores import EarlyStoppedMLP, FittedPropensity, overlap_of, resolve_propensity
 
 
 class Boastful(DecisionTreeClassifier):

@@ -7,9 +7,8 @@ from sklearn.linear_model import LogisticRegression
 from conftest import seed_of
 from modifind import PropensityModel
 from modifind.data.schema import read_features
-from modifind.nuisance.propensity import on_device as propensity_torch
-from modifind.nuisance.propensity.on_device import DeviceProfile, FixedScores
-from modifind.nuisance.propensity.profile import ScoreProfile
+from modifind.nuisance.propensity import fitted as propensity_torch
+from modifind.nuisance.propensity.fitted import DeviceProfile, FixedScores, ScoreProfile
 from modifind.nuisance.propensity.scores import EarlyStoppedMLP
 
 torch = pytest.importorskip("torch")

@@ -13,10 +13,10 @@ import pytest
 from joblib import parallel_config
 
 from conftest import NEEDS_SIGNALS
-from modifind.paper import NAMES, Order, catalogue, methods, reproduce, runs
+from modifind.paper import NAMES, Order, catalogue, reproduce, runs
+from modifind.paper import runs as methods
 from modifind.paper.catalogue import STUDIES
-from modifind.paper.methods import METHODS, make_method
-from modifind.paper.runs import Archive, Record, StudyRun
+from modifind.paper.runs import METHODS, Archive, Record, StudyRun, make_method
 from modifind.paper.studies import RatesStudy
 from modifind.presets import uai2022
 

@@ -12,16 +12,13 @@ import pandas as pd
 import pytest
 
 from explained import CATEGORIES, CHOSEN, NAMES, SCRIPT, curve_of, explained_result
-from modifind.charts.drawing import Drawing
+from modifind.charts.frame import Drawing, Scale
 from modifind.charts.labels import Words, text_width
-from modifind.charts.scale import Scale
 from modifind.charts.spec import Places, spanning
 from modifind.charts.svg import MAX_CHART_ROWS
 from modifind.report import Abstract, headline, render_report
-from modifind.report.content import table_columns, verdict
-from modifind.report.methods import methods, references
-from modifind.report.panels import curve_charts, density_charts, make_panels, numbers
-from modifind.report.render import island
+from modifind.report.content import methods, references, table_columns, verdict
+from modifind.report.page import curve_charts, density_charts, island, make_panels, numbers
 from modifind.result.selection_result import SelectionResult, no_changes, no_subgroups, no_tests
 
 WORDS = Words("drug", "placebo")
@@ -295,7 +292,7 @@ def test_selected_features_come_first_and_others_fill_the_room(result):
 
 
 def test_page_says_that_selected_features_were_left_out(result, monkeypatch):
-    monkeypatch.setattr("modifind.report.render.make_panels", lambda result: make_panels(result, 1))
+    monkeypatch.setattr("modifind.report.page.make_panels", lambda result: make_panels(result, 1))
     assert f"it has figures for 1 of {len(CHOSEN)} selected features" in render_report(result)
     meanings = render_report(result).partition('class="meanings"')[2].partition("</ul>")[0]
     assert meanings.count("<li>") == len(CHOSEN)  # what they change is said of all

@@ -17,14 +17,12 @@ from modifind.cli.app import main
 from modifind.data.schema import read_features
 from modifind.datasets import make_modifiers
 from modifind.nuisance.conditional import BoostingSampler, GaussianSampler
-from modifind.nuisance.conditional.pit import tie_cells, uniformity
-from modifind.nuisance.outcome.marginal import marginal_log_likelihood
-from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
-from modifind.nuisance.propensity.scores import PropensityModel
+from modifind.nuisance.conditional.contract import tie_cells, uniformity
+from modifind.nuisance.outcome.contract import marginal_log_likelihood
+from modifind.nuisance.propensity.scores import OverlapSums, PropensityModel, overlap_of
 from modifind.report import checks_by_kind
-from modifind.result.check_kinds import KINDS, Check
 from modifind.result.checks import as_frame, run_checks
-from modifind.result.concerns import cautions, concerns, summary
+from modifind.result.concerns import KINDS, Check, cautions, concerns, summary
 from modifind.statistics.families import Bernoulli, StudentT
 
 LINEAR = EffectLikelihood("linear")

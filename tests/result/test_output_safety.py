@@ -14,13 +14,13 @@ import pytest
 
 import modifind
 from modifind.charts import CurveDisplay, ImportanceDisplay
-from modifind.cli.terminal import print_checks, print_result
-from modifind.data.wording import printable
-from modifind.result.check_kinds import Check
+from modifind.cli.output import print_checks, print_result
+from modifind.data.words import printable
 from modifind.result.checks import as_frame
-from modifind.result.safe_csv import safe_cell, safe_csv
+from modifind.result.concerns import Check
+from modifind.result.files import write_bytes, write_text
+from modifind.result.presentation import safe_cell, safe_csv
 from modifind.result.selection_result import SelectionResult
-from modifind.result.writing import write_bytes, write_text
 
 HOSTILE = (
     "<script>alert(1)</script>",

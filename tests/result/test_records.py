@@ -11,11 +11,11 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from modifind._typing import Array
-from modifind.engine.assemble import NO_SAMPLER, Finding
-from modifind.explain.marginal import MarginalView
+from modifind.engine.findings import NO_SAMPLER, Finding
+from modifind.explain.views import MarginalView
 from modifind.inference import AnalyticOutcome, CRTOutcome
 from modifind.nuisance.conditional import Calibration
-from modifind.result.codec import RecordError, decode, encode
+from modifind.result.files import RecordError, decode, encode
 
 NUMBERS = [0.1, -0.0, 5e-324, 1e-300, np.pi, float("nan"), float("inf"), float("-inf"), 1.0, 1.7976931348623157e308]
 CURVE = pd.DataFrame({"value": NUMBERS, "d2": np.arange(10.0) / 3})

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from explained import explained_result
-from modifind.cli.terminal import print_checks, print_result
+from modifind.cli.output import print_checks, print_result
 from modifind.report import render_report
-from modifind.result.check_kinds import Check
 from modifind.result.checks import as_frame
-from modifind.result.codec import parse_json
+from modifind.result.concerns import Check
+from modifind.result.files import parse_json
 from modifind.result.selection_result import SelectionResult
 
 

@@ -13,7 +13,7 @@ from conftest import four_sd, quiet_fit, runs
 from modifind import EffectLikelihood
 from modifind.data.schema import read_features
 from modifind.inference.direct_sums import DirectSums
-from modifind.inference.tails import LARGEST_COMBINED, SMALLEST, UNSEEN, cauchy_combination
+from modifind.inference.sums import LARGEST_COMBINED, SMALLEST, UNSEEN, cauchy_combination
 from modifind.statistics import Nuisances
 from modifind.statistics.arms import is_piled
 from modifind.statistics.direct import (

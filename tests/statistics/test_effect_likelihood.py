@@ -8,29 +8,20 @@ import pandas as pd
 import pytest
 from scipy.stats import norm, t
 
-from conftest import (
-    ar_normal,
-    conditional_grid,
-    four_sd,
-    logistic_treatment,
-    quiet_fit,
-    raw_p_values,
-    runs,
-    seed_of,
-)
+from conftest import ar_normal, conditional_grid, four_sd, logistic_treatment, quiet_fit, raw_p_values, runs, seed_of
 from modifind import EffectLikelihood
 from modifind.data.schema import read_features
-from modifind.engine import repeats
-from modifind.engine.testing import UnitSums, outcome_of
+from modifind.engine import features as repeats
+from modifind.engine.sums import UnitSums, outcome_of
 from modifind.inference import analytic_test
 from modifind.nuisance.conditional import ConditionalGrid, GaussianSampler, MarginalSampler
-from modifind.nuisance.conditional.grid import N_GRID
+from modifind.nuisance.conditional.distributions import N_GRID
 from modifind.nuisance.outcome.stacking import StackedModel
 from modifind.nuisance.propensity.scores import arm_folds
 from modifind.statistics import Nuisances
 from modifind.statistics.contract import Terms
-from modifind.statistics.likelihood_terms import MEAN, SPREAD, WHOLE
 from modifind.statistics.prepared_likelihood import REUSE_ROWS
+from modifind.statistics.row_terms import MEAN, SPREAD, WHOLE
 from prepared import feature_sums, scored_rows
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from modifind.statistics.families import FAMILIES, Amount, Bernoulli, Count, Ordinal, StudentT, family_of
-from modifind.statistics.families.links import LINKS
+from modifind.statistics.families.contract import LINKS
 
 SHAPE = 4.0
 STEP = 1e-6

@@ -3,8 +3,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modifind.statistics.kernel_sums import DenseSums, GroupSums, kernel_sums, nearest_weights
-from modifind.statistics.kernels import MAX_DENSE_RANGE, gaussian_gram, random_fourier_map, reduce_map, spectral_map
+from modifind.statistics.kernels import (
+    MAX_DENSE_RANGE,
+    DenseSums,
+    GroupSums,
+    gaussian_gram,
+    kernel_sums,
+    nearest_weights,
+    random_fourier_map,
+    reduce_map,
+    spectral_map,
+)
 from modifind.statistics.wcmmd import median_bandwidth
 
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=150)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from modifind.statistics.reuse import Reuse
+from modifind.statistics.row_terms import Reuse
 
 
 def patterns(agreement, n_folds=5):

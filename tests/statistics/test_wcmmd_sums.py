@@ -12,8 +12,8 @@ from modifind.data.weights import Weights
 from modifind.statistics import WCMMD
 from modifind.statistics.contract import Column, Nuisances
 from modifind.statistics.kernels import SpectralMap, gaussian_gram
+from modifind.statistics.prepared_wcmmd import MAX_FAR_VALUES, D2Moments, FarSums
 from modifind.statistics.wcmmd import weighted_bandwidth
-from modifind.statistics.wcmmd_sums import MAX_FAR_VALUES, D2Moments, FarSums
 
 KINDS = (
     "smooth",

@@ -10,9 +10,9 @@ import numpy as np
 from modifind._typing import Array, Ints
 from modifind._warned import warn
 from modifind.baselines.lasso import COLLINEAR
-from modifind.data.feature_matrix import FeatureTable
-from modifind.data.rare_levels import MIN_LEVEL_ROWS
-from modifind.data.wording import named
+from modifind.data.features import FeatureTable
+from modifind.data.levels import MIN_LEVEL_ROWS
+from modifind.data.words import named
 
 MIN_FREE_ROWS = 10  # rows beyond the number of columns, without which the noise is anybody's guess
 

@@ -1,4 +1,4 @@
-r"""SI-EM, selective inference for effect modification (Zhao, Small and Ertefaie, 2022).
+"""SI-EM, selective inference for effect modification (Zhao, Small and Ertefaie, 2022).
 
 With cross-fitted ``mu_y(x) = E[Y | x]`` and ``e(x) = P(A = 1 | x)``, the residuals r = Y - mu_y and W = A - e obey
 ``E[r | A, x] = W tau(x)``, tau the mean effect at x. The best linear approximation ``tau(x) ~ a + x'b`` is fitted by
@@ -17,44 +17,96 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.metrics import roc_auc_score
 
-from modifind._threads import one_thread
+from modifind._system import one_thread
 from modifind._typing import Array, Ints
 from modifind._warned import recorded
 from modifind.base import BaseModifierSelector
 from modifind.baselines.design import EffectDesign, effect_design, lasso_columns
 from modifind.baselines.lasso import N_DRAWS, SIDES, expected_max_correlation, lasso_selective_inference, residual_sd
-from modifind.baselines.outcome import (
-    FOREST,
-    check_outcome_model,
-    describe_outcome_model,
-    held_out,
-    known_predictions,
-    outcome_learner,
-    propensity_forest,
-)
-from modifind.data.feature_matrix import FeatureTable
-from modifind.data.outcome_scale import warn_of_scale
+from modifind.data.features import FeatureTable
+from modifind.data.outcome import warn_of_scale
 from modifind.data.roles import assign_roles
 from modifind.data.schema import Schema
 from modifind.data.weights import Weights
-from modifind.engine.alone import MarginalView, results_alone, views_alone
-from modifind.engine.call import check_positive, check_shared_settings
-from modifind.engine.models import refuse_separation
+from modifind.engine.explaining import MarginalView, results_alone, views_alone
+from modifind.engine.preparation import refuse_separation
 from modifind.engine.reading import Given, Reading
-from modifind.engine.record import (
-    UNRECORDED,
-    data_settings,
-    entropy_of,
-    installed_versions,
-    readable,
+from modifind.engine.record import UNRECORDED, data_settings, entropy_of, installed_versions, readable
+from modifind.engine.settings import check_positive, check_shared_settings
+from modifind.nuisance.propensity.scores import (
+    FittedPropensity,
+    OverlapSums,
+    PropensityModel,
+    arm_folds,
+    overlap_of,
+    resolve_propensity,
+    seeded_clone,
 )
-from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
-from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
 from modifind.result.checks import run_checks
 from modifind.result.concerns import cautions, concerns, warn_of
 from modifind.result.selection_result import SelectionResult
+
+# Splits and leaves as in R's randomForest; its classifier grows leaves of one row, for votes and not for probabilities.
+N_TREES = 200
+NODE_SIZE = 5
+FOREST = f"random forest of {N_TREES} trees, cross-fitted"
+
+
+def propensity_forest(seed: int) -> RandomForestClassifier:
+    """Forest for P(treated | features)."""
+    return RandomForestClassifier(N_TREES, max_features="sqrt", min_samples_leaf=NODE_SIZE, random_state=seed)
+
+
+def outcome_learner(model: Any, seed: int) -> Any:
+    """Fresh regressor, seeded where the user left its seed open; None when `model` holds predictions."""
+    if isinstance(model, str):
+        return RandomForestRegressor(N_TREES, max_features=1 / 3, min_samples_leaf=NODE_SIZE, random_state=seed)
+    return seeded_clone(model, seed) if hasattr(model, "fit") else None
+
+
+def check_outcome_model(model: Any) -> None:
+    """Refuse names other than "forest", and classifiers."""
+    if hasattr(model, "predict_proba") or (isinstance(model, str) and model != "forest"):
+        raise ValueError(f"outcome_model must be 'forest', a regressor or an array of predictions, not {model!r}")
+
+
+def known_predictions(values: Any, n_rows: int) -> Array:
+    """One finite prediction per row, as the user passed them."""
+    try:
+        known = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        known = np.empty(0)
+    if known.shape != (n_rows,) or not np.isfinite(known).all():
+        shape = f" of shape {known.shape}" if known.size else ""
+        raise ValueError(
+            f"outcome_model must be 'forest', a regressor or one finite prediction per row ({n_rows}); found "
+            f"{type(values).__name__}{shape}"
+        )
+    return known
+
+
+def describe_outcome_model(model: Any) -> str:
+    """The model in words."""
+    if isinstance(model, str):
+        return FOREST
+    return f"{model!r}, cross-fitted" if hasattr(model, "fit") else "known per row"
+
+
+def held_out(model: Any, target: Any, design: Array, folds: Ints, fold: int) -> Array:
+    """Predictions for the rows of one fold by a model of the others: values, or probabilities of a classifier."""
+    train, out = folds != fold, folds == fold
+    fitted = clone(model).fit(design[train], target[train])
+    if hasattr(fitted, "predict_proba"):
+        return fitted.predict_proba(design[out])[:, 1]
+    values = np.asarray(fitted.predict(design[out]), dtype=np.float64).ravel()
+    if not np.isfinite(values).all():
+        raise ValueError(f"{type(model).__name__} predicted values that are not finite; choose another outcome_model")
+    return values
+
 
 COLUMNS = ("kind", "importance", "statistic", "p_value", "p_adjusted", "selected", "coef", "ci_low", "ci_high")
 DIAGNOSTICS = ("n_columns", "n_active", "level", "sd", "lower", "upper", "bandwidth")
@@ -269,18 +321,18 @@ class SIEM(BaseModifierSelector):
             predicted[name][folds == fold] = values
         return predicted
 
-    def _infer(self, design: EffectDesign, seed: np.random.SeedSequence) -> _Fit:
+    def _infer(self, design: EffectDesign, seed: np.random.SeedSequence) -> _SelectionFit:
         if not design.features.size:
-            return _Fit(design)
+            return _SelectionFit(design)
         sigma = residual_sd(design.matrix, design.response, n_used=1)
         reached = expected_max_correlation(design.matrix, n_draws=N_DRAWS, random_state=seed)
         penalty = float(self.penalty_factor) * sigma * reached
         inference = lasso_selective_inference(
             design.matrix, design.response, penalty, sigma=sigma, sided=self.sided, alpha=self.alpha
         )
-        return _Fit(design, inference.to_dict("index"), sigma, penalty)
+        return _SelectionFit(design, inference.to_dict("index"), sigma, penalty)
 
-    def _settings(self, schema: Schema, scores: FittedPropensity, fit: _Fit, entropy: int) -> dict[str, Any]:
+    def _settings(self, schema: Schema, scores: FittedPropensity, fit: _SelectionFit, entropy: int) -> dict[str, Any]:
         shown = {name: readable(value) for name, value in self.get_params(deep=False).items() if name not in UNRECORDED}
         return {
             "method": "si_em",
@@ -298,7 +350,7 @@ class SIEM(BaseModifierSelector):
 
 
 @dataclass(frozen=True)
-class _Fit:
+class _SelectionFit:
     """Inference of the lasso by active column; without noise and penalty where there was no column to choose among."""
 
     design: EffectDesign
@@ -310,7 +362,7 @@ class _Fit:
 def _assemble(
     table: FeatureTable,
     views: Mapping[int, MarginalView],
-    fit: _Fit,
+    fit: _SelectionFit,
     alpha: float,
     scores: FittedPropensity,
     settings: dict[str, Any],
@@ -344,7 +396,7 @@ def _assemble(
     )
 
 
-def _feature_row(table: FeatureTable, fit: _Fit, feature: int, view: MarginalView) -> dict[str, Any]:
+def _feature_row(table: FeatureTable, fit: _SelectionFit, feature: int, view: MarginalView) -> dict[str, Any]:
     """The most significant active column of one feature, its p-value paid for by the number of those columns."""
     columns = np.flatnonzero(fit.design.features == feature)
     nothing = {name: float("nan") for name in ("statistic", "coef", "ci_low", "ci_high", "sd", "lower", "upper")}

@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modifind._system import make_folder
-from modifind.charts.base import FORMATS, Display
-from modifind.charts.bounds import DEFAULT, BoundsDisplay
-from modifind.charts.calibration import CalibrationDisplay
-from modifind.charts.changes import ChangesDisplay
-from modifind.charts.curve import CurveDisplay
-from modifind.charts.d2 import D2Display
-from modifind.charts.density import DensityDisplay
-from modifind.charts.forest import MAX_FOREST_FEATURES, ForestDisplay
-from modifind.charts.importance import ImportanceDisplay
-from modifind.charts.overlap import OverlapDisplay
-from modifind.charts.quantiles import QuantileDisplay
+from modifind.charts.along import CurveDisplay, D2Display, DensityDisplay, QuantileDisplay
+from modifind.charts.displays import (
+    FORMATS,
+    CalibrationDisplay,
+    ChangesDisplay,
+    Display,
+    ImportanceDisplay,
+    OverlapDisplay,
+)
+from modifind.charts.heterogeneity import DEFAULT, MAX_FOREST_FEATURES, BoundsDisplay, ForestDisplay
 
 if TYPE_CHECKING:
     import pandas as pd

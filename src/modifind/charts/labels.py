@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from modifind.data.population import SHORT_NAMES
-from modifind.data.wording import printable
-from modifind.result.effect_names import effect_name, scale_of
+from modifind.data.weights import SHORT_NAMES
+from modifind.data.words import printable
+from modifind.result.presentation import effect_name, scale_of
 
 if TYPE_CHECKING:
     from modifind.result.selection_result import SelectionResult

@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from modifind.charts.drawing import Drawing
-from modifind.charts.frame import Frame, runs
+from modifind.charts.frame import Drawing, Frame, Scale, runs
 from modifind.charts.labels import MISSING, shortened, text_width
-from modifind.charts.scale import Scale
 from modifind.charts.spec import Line, Panel, Places, Rule, TextColumn, spanning
 
 WIDTH, HEIGHT = 380.0, 236.0

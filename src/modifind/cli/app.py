@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import typer
 
 from modifind._system import reader_left
-from modifind.cli import options, terminal
-from modifind.cli.outputs import check_folders, check_outputs, write_outputs
-from modifind.cli.typed import as_typed
-from modifind.cli.warned import warnings_as_lines
+from modifind.cli import options
+from modifind.cli import output as terminal
+from modifind.cli.messages import as_typed, warnings_as_lines
+from modifind.cli.output import check_folders, check_outputs, write_outputs
 
 app = typer.Typer(
     help="Find the features that change the effect of a treatment.",
@@ -52,7 +52,7 @@ def _run() -> int:
     except (ValueError, OSError, ImportError) as error:
         code = _complain(str(error))
     except MemoryError as error:
-        from modifind._memory import out_of_memory
+        from modifind._system import out_of_memory
 
         code = _complain(str(out_of_memory(error)))
     except Exception as error:
@@ -109,7 +109,7 @@ def demo(
     """Analyse an embedded table of 1500 simulated patients; leave the table, a report and a forest plot."""
     from modifind import ModifierSelector
     from modifind._system import make_folder
-    from modifind.cli.tables import write_file
+    from modifind.cli.table import write_file
     from modifind.datasets import load_trial
 
     check_folders({"--out": out})
@@ -139,7 +139,7 @@ def simulate(
     seed: options.Seed = 0,
 ) -> None:
     """Write one of the paper's synthetic data sets, with columns treatment and outcome."""
-    from modifind.cli.tables import write_file
+    from modifind.cli.table import write_file
     from modifind.datasets import make_modifiers
 
     check_outputs({"--out": (out, DATA_SUFFIXES)})
@@ -165,7 +165,7 @@ def select(
     output: options.Output,
 ) -> None:
     """Find the features of a table that modify the effect of a treatment on an outcome."""
-    from modifind.cli.analysis import open_analysis, until_interrupted
+    from modifind.cli.table import open_analysis, until_interrupted
 
     output.check()
     out, report = output.out, output.report
@@ -215,9 +215,9 @@ def placebo(
     ] = False,
 ) -> None:
     """Analyse a table with treatments that do nothing: anything found is a false positive."""
-    from modifind.cli.analysis import open_analysis, until_interrupted
-    from modifind.result.safe_csv import safe_csv
-    from modifind.result.writing import write_text
+    from modifind.cli.table import open_analysis, until_interrupted
+    from modifind.result.files import write_text
+    from modifind.result.presentation import safe_csv
 
     check_outputs({"--out": (out, (".csv",))}, _inputs(data, run))
     check_folders({"--checkpoint": run.checkpoint})

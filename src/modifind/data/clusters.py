@@ -1,9 +1,14 @@
-"""Rows that belong together: clusters, sums over them, and folds of whole clusters."""
+"""Rows that belong together, rows that were randomised together, and the sample and folds that rows are in.
+
+Of a long table, sample and folds are a function of the seed and the row number: nothing has to be stored or sent for
+them, and the answer is the same in every process and for every cut of the rows.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,9 +16,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from modifind._typing import Array, Ints
+from modifind._typing import Array, Bools, Ints
 from modifind._warned import warn
-from modifind.data.wording import counted
+from modifind.data.features import FeatureTable
+from modifind.data.levels import MIN_LEVEL_ROWS
+from modifind.data.words import counted, gaps, shortened
 
 MIN_CLUSTERS = 10
 FEW_CLUSTERS = 40
@@ -236,3 +243,135 @@ def assign_cluster_folds(
         )
     folds = cluster_folds(treatment, clusters, n_folds, int(seed.generate_state(1)[0]))
     sampler.assign_folds(folds, whole_clusters=True)
+
+
+SHOWN = 3
+
+
+def refuse_unstratified(missing: int) -> None:
+    """Refuse rows without a stratum."""
+    raise ValueError(f"strata has {gaps(missing, 0)}; drop such rows or give them a stratum of their own")
+
+
+def refuse_repeated(codes: NDArray[Any], table: FeatureTable) -> None:
+    """Refuse strata that are one of the features."""
+    strata = first_seen(codes)
+    for m, name in enumerate(table.names):
+        if np.array_equal(strata, first_seen(table.values[:, m])):
+            raise ValueError(f"strata has the same content as the feature {name!r}; leave one of the two out")
+
+
+def check_strata(labels: tuple[Any, ...], control: NDArray[Any], treated: NDArray[Any]) -> None:
+    """Refuse a single stratum, and strata with few rows of an arm."""
+    if len(labels) < 2:
+        raise ValueError(f"strata has one value only ({labels[0]!r}); leave it out")
+    small = np.flatnonzero(np.minimum(treated, control) < MIN_LEVEL_ROWS)
+    if small.size:
+        shown = shortened([f"{labels[k]!r} ({treated[k]} treated, {control[k]} control)" for k in small], SHOWN)
+        raise ValueError(
+            f"every stratum needs at least {MIN_LEVEL_ROWS} rows of each arm; too few in {shown}. Merge small "
+            "strata or drop their rows."
+        )
+
+
+def stratum_name(names: Iterable[Any]) -> str:
+    """What the column of the strata is called: "stratum", in brackets as long as a feature is called that."""
+    name = "stratum"
+    while name in names:
+        name = f"({name})"
+    return name
+
+
+def stratum_folds(arms: Ints, strata: Ints, n_folds: int, seed: int) -> Ints:
+    """Fold of each row; folds have as equal numbers of every arm, and of every stratum within it, as can be.
+
+    Examples
+    --------
+    >>> arms, strata = np.tile([0, 1], 20), np.repeat([0, 1], 20)
+    >>> folds = stratum_folds(arms, strata, 5, seed=0)
+    >>> np.unique(folds * 4 + strata * 2 + arms, return_counts=True)[1]
+    array([2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2])
+    """
+    n_folds = min(n_folds, int(np.bincount(arms).min()))
+    folds = np.empty(arms.size, dtype=np.int64)
+    shuffled = np.random.default_rng(seed).permutation(arms.size)
+    for arm in (0, 1):
+        rows = shuffled[arms[shuffled] == arm]
+        rows = rows[np.argsort(strata[rows], kind="stable")]
+        folds[rows] = np.arange(rows.size) % n_folds
+    return folds
+
+
+Words = NDArray[np.uint64]
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+LAST_WORD = 2**64 - 1
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """Sample and folds of numbered rows.
+
+    Attributes
+    ----------
+    keys : tuple of int
+        Key of the sample, then one for the folds of each repeat of the cross-fitting.
+    n_folds : int
+        Number of folds.
+    limit : int
+        Rows whose random word is at most this are in the sample.
+    """
+
+    keys: tuple[int, ...]
+    n_folds: int
+    limit: int = LAST_WORD
+
+    @classmethod
+    def of(cls, seed: np.random.SeedSequence, n_folds: int, n_repeats: int) -> RowPlan:
+        """A plan with keys from a seed; the sample is not limited yet."""
+        return cls(tuple(int(word) for word in seed.generate_state(1 + n_repeats, np.uint64)), n_folds)
+
+    def words(self, rows: Ints, key: int = 0) -> Words:
+        """Random words of numbered rows; the sample is that of the smallest words of key 0."""
+        return row_words(rows, self.keys[key])
+
+    def sampled(self, rows: Ints) -> Bools:
+        """Whether each row is in the sample."""
+        return self.words(rows) <= np.uint64(self.limit)
+
+    def folds(self, rows: Ints) -> list[Ints]:
+        """Fold of each row, for every repeat."""
+        repeats = range(1, len(self.keys))
+        return [(self.words(rows, k) % np.uint64(self.n_folds)).astype(np.int64) for k in repeats]
+
+    def limited(self, limit: int) -> RowPlan:
+        """The same with a limit to the sample."""
+        return replace(self, limit=limit)
+
+
+def row_words(rows: Ints, key: int) -> Words:
+    """A random word for every row, which follows from its number and the key."""
+    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is what is meant
+        word = (rows.astype(np.uint64) + np.uint64(1)) * _GOLDEN + np.uint64(key)
+        word = (word ^ (word >> np.uint64(30))) * _FIRST
+        word = (word ^ (word >> np.uint64(27))) * _SECOND
+    return word ^ (word >> np.uint64(31))
+
+
+def row_uniforms(rows: Ints, keys: tuple[int, ...]) -> NDArray[np.float64]:
+    """Numbers between 0 and 1, one for every row and key, shape (n, keys).
+
+    Examples
+    --------
+    >>> whole = row_uniforms(np.arange(1000), (1, 2))
+    >>> bool((whole[500:] == row_uniforms(np.arange(500, 1000), (1, 2))).all()), whole.mean(axis=0).round(1).tolist()
+    (True, [0.5, 0.5])
+    """
+    words = np.array([row_words(rows, key) for key in keys], dtype=np.uint64).reshape(len(keys), rows.size)
+    return (words.T >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def generous_limit(n_rows: int, n_sample: int) -> int:
+    """A limit that all but never leaves fewer than `n_sample` of `n_rows` rows below it, nor many more."""
+    share = (n_sample + 6.0 * np.sqrt(n_sample) + 10.0) / n_rows
+    return LAST_WORD if share >= 1 else int(share * 2.0**64)

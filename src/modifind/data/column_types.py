@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from modifind.data.wording import shortened
+from modifind.data.words import shortened
 
 MAX_DISCRETE_VALUES = 10
 PROBED = 2000  # distinct texts that are looked at, of more

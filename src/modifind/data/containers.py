@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from modifind.data.column_types import plain_label
-from modifind.data.wording import counted, named, repeated
+from modifind.data.words import counted, named, repeated
 
 
 def is_distributed(X: Any) -> bool:

@@ -1,19 +1,20 @@
-"""Features that others determine exactly: the same column twice, or a linear combination of others."""
+"""Features that others determine, that clusters of rows determine, or that determine the treatment or the outcome."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lstsq, qr
-from scipy.stats import rankdata
+from scipy.stats import binom, rankdata
 
-from modifind._typing import Array
-from modifind.data.clusters import first_seen
-from modifind.data.feature_matrix import FeatureTable
-from modifind.data.wording import MAX_SHOWN, warn_of_any
+from modifind._typing import Array, Ints
+from modifind.data.clusters import MIN_CLUSTERS, Clusters, first_seen, is_within, numbered
+from modifind.data.features import FeatureTable
+from modifind.data.words import MAX_SHOWN, refuse_any, warn_of_any
 
 SAME_RANKS = 0.999
 ROWS_PER_VALUE = 5  # with fewer rows per distinct value a relabelling says nothing
@@ -206,3 +207,185 @@ def _triangle(columns: list[Array]) -> Array:
         block = np.column_stack([column[start : start + BLOCK_ROWS] for column in columns])
         triangle = qr(np.concatenate((triangle, block)), mode="r")[0][: len(columns)]
     return triangle
+
+
+MAX_ARM_CHANGES = 4  # of the arm from one value to the next, so few that chance
+MAX_LEAK_CHANCE = 1e-4  # gives them no more often than this
+
+
+def refuse_leaks(table: FeatureTable, y: Array, arms: Ints, clusters: Clusters | None = None) -> None:
+    """Refuse features that determine the treatment or are the outcome under another name.
+
+    Parameters
+    ----------
+    table : FeatureTable
+        Features, before rare levels are pooled.
+    y : array of shape (n,)
+        Outcome.
+    arms : array of shape (n,)
+        0 or 1 for every row.
+    clusters : Clusters, optional
+        Which rows belong together. Where whole clusters are treated, what all rows of a cluster share counts once.
+
+    Raises
+    ------
+    ValueError
+        Names every such feature.
+
+    Examples
+    --------
+    >>> from modifind.data.schema import read_features
+    >>> arms = np.arange(60) % 2
+    >>> refuse_leaks(read_features({"dose": [0.0, 5.5] * 30, "age": range(60)}), np.sin(np.arange(60)), arms)
+    Traceback (most recent call last):
+    ...
+    ValueError: dose: determines the treatment, ...
+    """
+    outcome, together = numbered(y), Clusters.of(clusters, arms.size)
+    treatment, copies = [], []
+    for m, name in enumerate(table.names):
+        ranks = numbered(table.values[:, m])
+        if ranks.max() == 0:
+            continue
+        if _determines(*_once_per_cluster(ranks, arms, together)):
+            treatment.append(name)
+        elif _is_copy(ranks, outcome):
+            copies.append(name)
+    refuse_any(
+        treatment,
+        "{}: determines the treatment, so that no value of it occurs in both arms and the arms cannot be compared (no "
+        "positivity); exclude it, unless it is meant to be the treatment"
+        + ". Where whole clusters of rows were treated, say so with clusters="
+        * together.of_rows,
+    )
+    refuse_any(
+        copies,
+        "{}: the outcome itself in other units or under other labels; exclude what is measured after the treatment",
+    )
+
+
+def _once_per_cluster(ranks: Ints, arms: Ints, clusters: Clusters) -> tuple[Ints, Ints]:
+    """Both with one row for each cluster, where all rows of a cluster agree in both."""
+    if clusters.of_rows or not (is_within(ranks, clusters.codes) and is_within(arms, clusters.codes)):
+        return ranks, arms
+    first = np.unique(clusters.codes, return_index=True)[1]
+    return numbered(ranks[first]), arms[first]
+
+
+def _determines(ranks: Ints, arms: Ints) -> bool:
+    """Whether no value occurs in both arms, be it that values are few or that the arms are a few intervals."""
+    n_values = int(ranks.max()) + 1
+    rows = np.bincount(ranks)
+    treated = np.bincount(ranks, weights=arms, minlength=n_values)
+    if ((treated > 0) & (treated < rows)).any():
+        return False
+    if n_values * ROWS_PER_VALUE <= ranks.size:
+        return True
+    changes, share = int((np.diff(treated > 0) != 0).sum()), float((treated > 0).mean())
+    return changes <= MAX_ARM_CHANGES and binom.cdf(changes, n_values - 1, 2 * share * (1 - share)) < MAX_LEAK_CHANCE
+
+
+def _is_copy(ranks: Ints, outcome: Ints) -> bool:
+    """Whether a feature is a strictly monotone function of the outcome, or a relabelling of one with few values."""
+    n_values = int(outcome.max()) + 1
+    if int(ranks.max()) + 1 != n_values:
+        return False
+    if (ranks == outcome).all() or (ranks == n_values - 1 - outcome).all():
+        return True
+    few = n_values * ROWS_PER_VALUE <= ranks.size
+    return few and np.unique(ranks * n_values + outcome).size == n_values
+
+
+MIN_LEVEL_CLUSTERS = 5  # of each level of a discrete feature
+# Two columns tell of the same sets of rows where their pairs of values are hardly more than the values of either.
+MAX_JOINT_RATIO = 1.25
+MIN_VALUE_RATIO = 0.6
+MAX_PAIRED_COLUMNS = 40  # whose pairs are looked at
+
+
+def cluster_features(
+    table: FeatureTable, clusters: Ints | None, determined: frozenset[int]
+) -> tuple[dict[int, Ints], Ints | None]:
+    """Features that have one value in each of some clusters, with these, and the clusters that rows are taken to be in.
+
+    Two continuous columns whose values change together tell of sets of rows too: schools have a size and a share of
+    girls each. They count where `clusters` are not told, and where they are sets of those: a feature of districts is
+    known by as many values as there are districts, not villages. Every feature goes with the largest sets, a warning
+    names those that nobody told of, and rows are taken to be in the largest of all: models that have seen a district
+    know its effect. Columns in `determined`, which others determine, tell nothing; categories
+    of many levels and of few clusters each are left out.
+
+    Examples
+    --------
+    >>> from modifind.data.schema import read_features
+    >>> schools, rng = np.repeat(np.arange(30), 8), np.random.default_rng(0)
+    >>> size, girls = (rng.normal(size=30)[schools] for _ in range(2))
+    >>> table = read_features({"size": size, "girls": girls, "age": rng.normal(size=240)})
+    >>> sorted(cluster_features(table, schools, frozenset())[0])
+    [0, 1]
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as warned:
+    ...     sets, clusters = cluster_features(table, None, frozenset())
+    >>> sorted(sets), int(clusters.max()) + 1, str(warned[0].message)[:58]
+    ([0, 1], 30, 'size, girls: one value each in the same 30 sets of rows, s')
+    """
+    partitions = [sets for sets in _shared_sets(table, determined) if sets.max() + 1 >= MIN_CLUSTERS]
+    if clusters is not None:
+        known = numbered(clusters)
+        partitions = [known, *(sets for sets in partitions if sets.max() < known.max() and is_within(sets, known))]
+    largest_last = sorted(partitions, key=lambda sets: -int(sets.max()))
+    sets_of = {m: sets for sets in largest_last for m in _within(table, sets)}
+    for sets in partitions[clusters is not None :]:
+        warn_of_any(
+            [table.names[m] for m, taken in sets_of.items() if taken is sets],
+            f"{{}}: one value each in the same {sets.max() + 1} sets of rows, so that these rows seem to belong "
+            "together (in a school, a village), or one column is looked up from another. The sets are taken for "
+            "clusters. If they are real, pass them as clusters=; if a column is looked up from another, leave it out",
+            most=table.n_features,
+        )
+    return sets_of, largest_last[-1] if partitions else None
+
+
+def _shared_sets(table: FeatureTable, determined: frozenset[int]) -> list[Ints]:
+    """Sets of rows that two or more continuous columns tell of."""
+    codes: dict[int, Ints] = {}
+    for m in range(table.n_features):
+        if not table.n_levels(m) and m not in determined and m not in table.incomplete and not table.is_constant(m):
+            values_of = repeated_values(table, m)
+            if values_of is not None and len(codes) < MAX_PAIRED_COLUMNS:
+                codes[m] = values_of.astype(np.int64)
+    joined: list[tuple[set[int], Ints]] = []
+    for one, other in combinations(codes, 2):
+        values = sorted(int(codes[m].max()) + 1 for m in (one, other))
+        if values[0] < MIN_VALUE_RATIO * values[1]:
+            continue
+        both = _together(codes[one], codes[other])
+        if both.max() + 1 > MAX_JOINT_RATIO * values[1]:
+            continue
+        for k, (members, sets) in enumerate(joined):
+            if members & {one, other} and _together(sets, both).max() + 1 <= MAX_JOINT_RATIO * (sets.max() + 1):
+                joined[k] = (members | {one, other}, _together(sets, both))
+                break
+        else:
+            joined.append(({one, other}, both))
+    return [sets for _, sets in joined]
+
+
+def _together(one: Ints, other: Ints) -> Ints:
+    """Rows that agree in both, numbered."""
+    return first_seen(one * (int(other.max()) + 1) + other).astype(np.int64)
+
+
+def _within(table: FeatureTable, clusters: Ints) -> list[int]:
+    """Features that have one value in each cluster."""
+    first = np.unique(clusters, return_index=True)[1]
+    constant = []
+    for m in range(table.n_features):
+        column = table.values[:, m]
+        left_out = m in table.level_columns or m in table.incomplete or table.is_constant(m)
+        if left_out or not is_within(column, clusters):
+            continue
+        counts = np.bincount(column[first].astype(np.intp)) if table.n_levels(m) else np.array([first.size])
+        if counts[counts > 0].min() >= MIN_LEVEL_CLUSTERS:
+            constant.append(m)
+    return constant

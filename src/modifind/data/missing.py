@@ -12,13 +12,13 @@ import pandas as pd
 
 from modifind._typing import Bools
 from modifind._warned import warn
-from modifind.data.wording import counted, gaps, printable
+from modifind.data.words import counted, gaps, printable
 
 CHOICES = ("error", "category", "drop")
 LABELS = ("missing", "missing (no value)")
-LEAST_OBSERVED = 20  # values of a continuous column from which its distribution can be learned
+MIN_OBSERVED = 20  # values of a continuous column from which its distribution can be learned
 LARGE_SHARE = 0.2
-FEWEST_OUTCOMES = 20  # rows with and without an outcome that a model of who has one can be fitted to
+MIN_OUTCOMES = 20  # rows with and without an outcome that a model of who has one can be fitted to
 REMEDY = (
     "fill them, exclude the columns, or use missing='category' (a level of its own) or missing='drop' (complete rows "
     "only)"
@@ -48,7 +48,7 @@ missing_outcome='weight' reweights the others to represent them
     if infinite:
         raise ValueError(f"{name} has {gaps(missing, infinite)} in {n_rows} rows; {INFINITE}")
     if missing:
-        enough = min(missing, n_rows - missing) >= FEWEST_OUTCOMES
+        enough = min(missing, n_rows - missing) >= MIN_OUTCOMES
         weighed = ", missing_outcome='weight' reweights the others to represent them" * enough
         raise ValueError(
             f"{name} is missing in {missing} of {n_rows} rows; missing_outcome='drop' leaves such rows out{weighed}"
@@ -96,16 +96,16 @@ def missing_label(labels: Sequence[Any]) -> str:
 
 def refuse_few(observed: Mapping[str, int]) -> None:
     """Refuse continuous columns with too few values to learn their distribution from."""
-    if few := {name: count for name, count in observed.items() if count < LEAST_OBSERVED}:
+    if few := {name: count for name, count in observed.items() if count < MIN_OBSERVED}:
         where = ", ".join(f"{name!r} ({counted(count, 'value')})" for name, count in few.items())
         raise ValueError(
             f"too few values to learn from in {where}; with missing='category' a continuous column needs at least "
-            f"{LEAST_OBSERVED}. Exclude it, or name it in discrete_features"
+            f"{MIN_OBSERVED}. Exclude it, or name it in discrete_features"
         )
 
 
 @dataclass(frozen=True)
-class Dropped:
+class DroppedRows:
     """Rows that were left out because a value is missing, or have no weight; counts of sets of rows add up.
 
     Attributes
@@ -127,12 +127,12 @@ class Dropped:
     n_weightless: int = 0
     n_other_arms: int = 0
 
-    def __add__(self, other: Dropped) -> Dropped:
+    def __add__(self, other: DroppedRows) -> DroppedRows:
         """The counts of both sets of rows."""
         columns = Counter(self.columns)
         columns.update(other.columns)
         counts = ("n_rows", "n_dropped", "n_outcomes", "n_weightless", "n_other_arms")
-        return Dropped(columns=columns, **{name: getattr(self, name) + getattr(other, name) for name in counts})
+        return DroppedRows(columns=columns, **{name: getattr(self, name) + getattr(other, name) for name in counts})
 
     def warn(self) -> None:
         """Warn with the number of rows, and of missing values by column."""
@@ -144,7 +144,7 @@ class Dropped:
             return
         named = ", ".join(f"{printable(name)} ({count})" for name, count in self.columns.items())
         share = self.n_dropped / self.n_rows
-        many = self.n_outcomes >= FEWEST_OUTCOMES
+        many = self.n_outcomes >= MIN_OUTCOMES
         kept = ["missing='category' keeps rows without a feature"] * (self.n_outcomes < self.columns.total())
         kept += ["missing_outcome='weight' reweights rows with an outcome to represent those without"] * many
         strong = (
@@ -177,7 +177,7 @@ def complete_rows(
     others: Mapping[str, pd.Series[Any]] | None = None,
     *,
     what: str = "rows",
-) -> tuple[Bools, Dropped]:
+) -> tuple[Bools, DroppedRows]:
     """Which rows have every feature, the outcome and the treatment, and a count of the others.
 
     `others` are more columns that must have a value, by the name of their argument. With `what` "outcomes" only the
@@ -205,7 +205,7 @@ def complete_rows(
         if holes.any():
             kept &= ~holes
             counts[name] += int(holes.sum())
-    return kept, Dropped(len(X), int((~kept).sum()), counts, counts[outcome[0]] if what != "inputs" else 0)
+    return kept, DroppedRows(len(X), int((~kept).sum()), counts, counts[outcome[0]] if what != "inputs" else 0)
 
 
 def _own_name(column: pd.Series[Any], argument: str, role: str, taken: set[str]) -> str:

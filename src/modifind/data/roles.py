@@ -12,13 +12,12 @@ import numpy as np
 import pandas as pd
 
 from modifind._warned import warn
-from modifind.data.censoring import refuse_censored
 from modifind.data.containers import as_frame, check_names, check_same_rows, estimator_of, is_distributed
-from modifind.data.feature_matrix import column_mask
-from modifind.data.repeated_ids import id_names, refuse_repeated_ids
+from modifind.data.features import column_mask
+from modifind.data.guards import refuse_censored, refuse_unusable, unusable
+from modifind.data.repeated_rows import id_names, refuse_repeated_ids
 from modifind.data.sources import FileSource, is_files, is_source, opened_files
-from modifind.data.unnamed import refuse_unusable, unusable
-from modifind.data.wording import listed, meant, printable, repeated
+from modifind.data.words import listed, meant, printable, repeated
 
 FIRST_ROWS = 10_000
 FITTED_SCORES = ("auto", "mlp")  # settings of the propensity that no column can be called

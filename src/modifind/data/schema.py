@@ -13,18 +13,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from modifind._typing import Array, Ints
-from modifind.data.arm_labels import MAX_ARMS, first_treated, refuse_doses
-from modifind.data.clusters import Clusters, check_clusters, cluster_keys
+from modifind.data.clusters import Clusters, check_clusters, check_strata, cluster_keys, refuse_unstratified
 from modifind.data.column_types import feature_column, numbers_as_text, plain_column, plain_label, refuse_identifiers
 from modifind.data.containers import as_frame
-from modifind.data.feature_matrix import MIN_ARM_ROWS, FeatureTable, check_scale, outcome_values
+from modifind.data.features import MIN_ARM_ROWS, FeatureTable, check_scale, outcome_values
+from modifind.data.levels import Pooling, pool_each, warn_pooled
 from modifind.data.missing import missing_label, refuse_few, refuse_gaps, refuse_missing, refuse_outcome_gaps
-from modifind.data.pieces import Block, Piece
-from modifind.data.rare_levels import Pooling, pool_each, warn_pooled
-from modifind.data.stratified import check_strata, refuse_unstratified
+from modifind.data.sources import Block, Piece
 from modifind.data.summary import ColumnSummary, Summary, feature_summaries
+from modifind.data.treatment import MAX_ARMS, first_treated, refuse_doses
 from modifind.data.weights import Weights, weight_numbers
-from modifind.data.wording import counted
+from modifind.data.words import counted
 
 MIN_ROWS = 50
 MAX_CLUSTERS = 4096  # sums of clusters that are kept for every feature

@@ -1,24 +1,117 @@
-"""Tables that come in pieces: a frame in memory, or files larger than memory."""
+"""Tables in pieces, a frame in memory or files larger than memory, and the pieces: as they come, and as read."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain, pairwise
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 
+from modifind._typing import Array, Bools, Ints
+from modifind.data.clusters import Clusters, label_texts, stratum_name
 from modifind.data.containers import as_column, row_scores
+from modifind.data.features import FeatureTable
 from modifind.data.files.opening import DataFile, open_matching, read_alike
 from modifind.data.files.text import Dialect
-from modifind.data.missing import Dropped, complete_rows
-from modifind.data.pieces import Piece
-from modifind.data.several_arms import in_arms
-from modifind.data.weights import weight_numbers
-from modifind.data.wording import counted, listed, meant, repeated
+from modifind.data.missing import DroppedRows, complete_rows
+from modifind.data.treatment import in_arms
+from modifind.data.weights import Weights, weight_numbers
+from modifind.data.words import counted, listed, meant, repeated
+
+MORE = ("propensity", "sample_weight", "clusters", "strata")  # what rows may have beside features, outcome, treatment
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some rows of a table as they come: features, outcome, treatment and, where there are any, what else rows have.
+
+    Attributes
+    ----------
+    start : int
+        Number of the first row in the whole table.
+    propensity, sample_weight, clusters, strata : Series, optional
+        Known scores, weights, labels of clusters and of strata.
+    """
+
+    start: int
+    X: pd.DataFrame
+    y: pd.Series[Any]
+    treatment: pd.Series[Any]
+    propensity: pd.Series[Any] | None = None
+    sample_weight: pd.Series[Any] | None = None
+    clusters: pd.Series[Any] | None = None
+    strata: pd.Series[Any] | None = None
+
+    @property
+    def more(self) -> dict[str, pd.Series[Any]]:
+        """What rows have beside features, outcome and treatment."""
+        columns = {name: getattr(self, name) for name in MORE}
+        return {name: column for name, column in columns.items() if column is not None}
+
+    @cached_property
+    def conditioned(self) -> pd.DataFrame:
+        """What models see: the features and, where there are strata, the stratum as the last column."""
+        if self.strata is None:
+            return self.X
+        return pd.concat([self.X, label_texts(self.strata).rename(stratum_name(self.X.columns))], axis=1)
+
+    def take(self, rows: Bools | slice) -> Piece:
+        """Some of the rows; `start` stays that of the piece."""
+        some = {name: column.iloc[rows] for name, column in self.more.items()}
+        return Piece(self.start, self.X.iloc[rows], self.y.iloc[rows], self.treatment.iloc[rows], **some)
+
+    def some(self, rows: Bools) -> Piece:
+        """The rows that a mask says; the piece itself where they are all."""
+        return self if rows.all() else self.take(rows)
+
+    @property
+    def numbers(self) -> Ints:
+        """Numbers of the rows in the whole table."""
+        return np.arange(self.start, self.start + len(self.X))
+
+
+def joined(pieces: Sequence[Piece]) -> Piece:
+    """The rows of several pieces as one that starts at 0."""
+    every: list[dict[str, Any]] = [
+        {"X": piece.X, "y": piece.y, "treatment": piece.treatment, **piece.more} for piece in pieces
+    ]
+    return Piece(0, **{name: pd.concat([columns[name] for columns in every], ignore_index=True) for name in every[0]})
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows that have been read: numbers and codes.
+
+    Attributes
+    ----------
+    start : int
+        Number of the first row in the whole table.
+    scores : array of shape (n,), optional
+        Known propensity scores, those of the strata among them.
+    weights : Weights
+        How much each row counts, of mean 1 over the sample.
+    clusters : Clusters
+        Which rows belong together, by codes of all rows.
+    """
+
+    start: int
+    table: FeatureTable
+    y: Array
+    treatment: Ints
+    scores: Array | None
+    weights: Weights
+    clusters: Clusters
+
+    @property
+    def numbers(self) -> Ints:
+        """Numbers of the rows in the whole table."""
+        return np.arange(self.start, self.start + self.y.size)
+
 
 PIECE_ROWS = 65_536
 
@@ -88,7 +181,7 @@ class FrameSource:
 
 
 @dataclass(frozen=True)
-class Kept:
+class RowFilter:
     """Which rows of a table in pieces are kept: those of some arms, those that are complete, and none of weight 0.
 
     Attributes
@@ -103,7 +196,7 @@ class Kept:
     complete: str = ""
     arms: tuple[Any, ...] | None = None
 
-    def of(self, piece: Piece, start: int) -> tuple[Piece, Dropped]:
+    def of(self, piece: Piece, start: int) -> tuple[Piece, DroppedRows]:
         """The rows of a piece that are kept, numbered from `start` on, and a count of the others."""
         sizes = [len(piece.X)]
         if self.arms is not None:
@@ -112,7 +205,7 @@ class Kept:
         if piece.sample_weight is not None:
             piece = piece.some(weight_numbers(piece.sample_weight) != 0)
         sizes.append(len(piece.X))
-        dropped = Dropped(sizes[-1])
+        dropped = DroppedRows(sizes[-1])
         if self.complete:
             complete, dropped = complete_rows(piece.X, piece.y, piece.treatment, piece.more, what=self.complete)
             piece = piece.some(complete)
@@ -120,35 +213,35 @@ class Kept:
         return replace(piece, start=start), replace(dropped, n_weightless=weightless, n_other_arms=others)
 
 
-ALL_ROWS = Kept()
+ALL_ROWS = RowFilter()
 
 
-class KeptRows:
+class FilteredRows:
     """A source without the rows that are not kept; the others are numbered as if these had never been there.
 
     Parameters
     ----------
     source : Source
         All rows.
-    kept : Kept
+    kept : RowFilter
         Which are kept.
 
     Attributes
     ----------
-    dropped : Dropped
+    dropped : DroppedRows
         A count of the rows left out, after the pieces have been read.
     """
 
     n_rows = None
 
-    def __init__(self, source: Source, kept: Kept) -> None:
+    def __init__(self, source: Source, kept: RowFilter) -> None:
         self.source = source
         self.kept = kept
-        self.dropped = Dropped()
+        self.dropped = DroppedRows()
 
     def pieces(self) -> Iterator[Piece]:
         """The rows of every piece that are kept."""
-        self.dropped, start = Dropped(), 0
+        self.dropped, start = DroppedRows(), 0
         for piece in self.source.pieces():
             kept, dropped = self.kept.of(piece, start)
             self.dropped += dropped

@@ -23,10 +23,10 @@ from modifind.data.column_types import (
     plain_column,
 )
 from modifind.data.containers import check_names
-from modifind.data.feature_matrix import discrete_mask, outcome_values
-from modifind.data.pieces import Piece
+from modifind.data.features import discrete_mask, outcome_values
+from modifind.data.sources import Piece
 from modifind.data.weights import WeightSums, weight_numbers
-from modifind.data.wording import listed
+from modifind.data.words import listed
 
 MAX_LEVELS = 1000
 PROBE_ROWS = 200

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch
 
-from modifind.result.writing import write_bytes
+from modifind.result.files import write_bytes
 
 ADDRESS = "https://wwwn.cdc.gov/Nchs/Data/Nhanes/Public"
 TIMEOUT_SECONDS = 60.0

@@ -17,22 +17,21 @@ import numpy as np
 import pandas as pd
 
 from modifind._warned import collected, warn
+from modifind._workers import Progress
 from modifind.data.column_types import treatment_name
 from modifind.data.containers import as_column, is_distributed, is_known
-from modifind.data.several_arms import Comparison, compare_arms, label_counts
 from modifind.data.sources import FileSource, is_source
-from modifind.data.wording import counted
-from modifind.engine.assemble import MODIFIER, PROGNOSTIC, reselected
+from modifind.data.treatment import Comparison, compare_arms, label_counts
+from modifind.data.words import counted
+from modifind.engine.checkpoint import seed_of
+from modifind.engine.findings import MODIFIER, PROGNOSTIC, reselected
 from modifind.engine.job import FitResult, Job
-from modifind.engine.progress import Progress
 from modifind.engine.reading import Given
 from modifind.engine.record import installed_versions
-from modifind.engine.resuming import seed_of
-from modifind.inference.adjust import adjust_p_values, simes_p_values
-from modifind.inference.contrasts import adjust_contrasts
+from modifind.inference.adjust import adjust_contrasts, adjust_p_values, simes_p_values
 from modifind.result.placebo_result import PlaceboResult
+from modifind.result.presentation import merged_texts
 from modifind.result.selection_result import SelectionResult
-from modifind.result.several_arms import merged_texts
 
 MAX_LABEL_IN_FOLDER = 40  # characters
 

@@ -21,18 +21,15 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from modifind._warned import warn
-from modifind._workers import WorkerError, interrupts_held
+from modifind._workers import Progress, WorkerError, interrupts_held
+from modifind.data.clusters import RowPlan, generous_limit
 from modifind.data.containers import row_scores
-from modifind.data.files.distributed import import_dask
-from modifind.data.missing import Dropped
-from modifind.data.pieces import Piece
-from modifind.data.row_plan import RowPlan, generous_limit
-from modifind.data.sources import ALL_ROWS, Kept
-from modifind.data.wording import listed
-from modifind.engine.passes import FirstPassSums, NullCheckpoint, add_up, check_unchanged
-from modifind.engine.progress import Progress
-from modifind.engine.scored import RowPass
-from modifind.explain.attempts import described
+from modifind.data.files.opening import import_dask
+from modifind.data.missing import DroppedRows
+from modifind.data.sources import ALL_ROWS, Piece, RowFilter
+from modifind.data.words import listed
+from modifind.engine.passes import FirstPassSums, NullCheckpoint, RowPass, add_up, check_unchanged
+from modifind.explain.overview import described
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -119,9 +116,9 @@ class DaskPieces:
     ----------
     columns : dict
         Features, outcome, treatment and known scores as lists of delayed partitions.
-    kept : Kept
+    kept : RowFilter
         Which rows are kept.
-    dropped : Dropped
+    dropped : DroppedRows
         A count of the others, once they have been looked at.
     checkpoint : NullCheckpoint
         Where sums are saved now and then, for a pass that was stopped to go on from there.
@@ -131,8 +128,8 @@ class DaskPieces:
     n_workers: int | None = None
     client: Any = None
     lengths: list[int] = field(default_factory=list)
-    kept: Kept = ALL_ROWS
-    dropped: Dropped = field(default_factory=Dropped)
+    kept: RowFilter = ALL_ROWS
+    dropped: DroppedRows = field(default_factory=DroppedRows)
     checkpoint: NullCheckpoint = field(default_factory=NullCheckpoint)
     _started: bool = False
     _workers: frozenset[str] = frozenset()
@@ -146,7 +143,7 @@ class DaskPieces:
         propensity: Any = None,
         n_workers: int | None = None,
         *,
-        kept: Kept = ALL_ROWS,
+        kept: RowFilter = ALL_ROWS,
         per_row: Mapping[str, Any] | None = None,
     ) -> DaskPieces:
         """From Dask collections that are partitioned alike."""
@@ -196,7 +193,7 @@ class DaskPieces:
                 f"a partition of the table is not a DataFrame of its columns ({described(error)})"
             ) from error
         self.lengths[:] = [n_kept for n_kept, _ in counts]
-        self.dropped = reduce(operator.add, (dropped for _, dropped in counts), Dropped())
+        self.dropped = reduce(operator.add, (dropped for _, dropped in counts), DroppedRows())
         self.dropped.refuse_all()
         n_rows = sum(self.lengths)
         if not n_rows:
@@ -334,7 +331,7 @@ def _check_partitions(parts: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} and X are divided differently; take them from the same Dask DataFrame")
 
 
-def _piece(start: int, parts: dict[str, Any], kept: Kept) -> tuple[Piece, Dropped]:
+def _piece(start: int, parts: dict[str, Any], kept: RowFilter) -> tuple[Piece, DroppedRows]:
     """The rows of one partition, and a count of those left out."""
     n_rows = len(parts["X"])
     for name, part in parts.items():
@@ -349,23 +346,23 @@ def _piece(start: int, parts: dict[str, Any], kept: Kept) -> tuple[Piece, Droppe
     return kept.of(piece, start)
 
 
-def _count(start: int, parts: dict[str, Any], kept: Kept) -> tuple[int, Dropped]:
+def _count(start: int, parts: dict[str, Any], kept: RowFilter) -> tuple[int, DroppedRows]:
     piece, dropped = _piece(start, parts, kept)
     return len(piece.X), dropped
 
 
 def _look(
-    start: int, parts: dict[str, Any], kept: Kept, rows: RowPlan, discrete_features: Any, digests: bool
+    start: int, parts: dict[str, Any], kept: RowFilter, rows: RowPlan, discrete_features: Any, digests: bool
 ) -> FirstPassSums:
     return FirstPassSums.of_piece(_piece(start, parts, kept)[0], rows, discrete_features, digests=digests)
 
 
-def _observed(start: int, parts: dict[str, Any], kept: Kept, rule: Callable[[Piece], Piece]) -> dict[str, Any]:
+def _observed(start: int, parts: dict[str, Any], kept: RowFilter, rule: Callable[[Piece], Piece]) -> dict[str, Any]:
     piece = rule(_piece(start, parts, kept)[0])
     return {"X": piece.X, "y": piece.y, "treatment": piece.treatment, **piece.more}
 
 
-def _sums(start: int, parts: dict[str, Any], kept: Kept, work: RowPass) -> Any:
+def _sums(start: int, parts: dict[str, Any], kept: RowFilter, work: RowPass) -> Any:
     return work.sums(_piece(start, parts, kept)[0])
 
 

@@ -11,16 +11,14 @@ import numpy as np
 import pandas as pd
 from joblib import effective_n_jobs
 
-from modifind.data.design import Design
-from modifind.data.feature_matrix import outcome_values
-from modifind.data.several_arms import Comparison
-from modifind.engine.call import read_call
+from modifind.data.features import outcome_values
+from modifind.data.treatment import Comparison, Design
 from modifind.engine.contrasts import compared, contrast_settings
 from modifind.engine.job import Job
 from modifind.engine.placebo import Assignment
+from modifind.engine.preparation import design_of
 from modifind.engine.reading import Data
-from modifind.engine.run import RunSettings
-from modifind.engine.table import design_of
+from modifind.engine.settings import RunSettings, read_call
 from modifind.statistics.families import family_of
 
 MAX_NAMES = 12

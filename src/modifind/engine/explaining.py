@@ -1,31 +1,40 @@
 """Everything that is explained: every feature by its curve, densities and bounds, and the table as a whole.
 
 Tests and importance are those of all rows. An explanation needs rows, two hundred times over for its bands: those of a
-table in memory, or of the sample that the models of a longer one are fitted to; of very many a random part.
+table in memory, or of the sample that the models of a longer one are fitted to; of very many a random part. Methods
+without a test of ours, such as SI-EM, have their features explained by `views_alone`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from joblib import delayed
 
-from modifind._threads import one_thread
-from modifind.data.feature_groups import Unit
-from modifind.data.feature_matrix import FeatureTable
+from modifind._system import one_thread
+from modifind._typing import Array, Ints
+from modifind._warned import collected, warn_once
+from modifind._workers import results_of
+from modifind.data.features import FeatureTable, Unit
 from modifind.data.weights import Weights
-from modifind.explain.attempts import attempt
-from modifind.explain.column_bounds import Bounds, explain_bounds
-from modifind.explain.global_tests import GLOBAL_TESTS, global_tests
-from modifind.explain.marginal import MarginalView, bandwidth_of, explained_column, sentence_percentiles
-from modifind.explain.overview import Overview
-from modifind.explain.pseudo import ArmRows, PseudoOutcomes
-from modifind.explain.reading import GivenFeature
-from modifind.explain.subgroups import SUBGROUPS, subgroup_effects
-from modifind.explain.views import OVERALL, overall_effects
-from modifind.result.explained import N_DRAWS
+from modifind.explain.bounds import Bounds, explain_bounds
+from modifind.explain.effects import SUBGROUPS, subgroup_effects
+from modifind.explain.overview import GLOBAL_TESTS, Overview, attempt, global_tests
+from modifind.explain.rows import ArmRows, GivenFeature, PseudoOutcomes
+from modifind.explain.views import (
+    OVERALL,
+    MarginalView,
+    bandwidth_of,
+    explained_column,
+    overall_effects,
+    sentence_percentiles,
+)
+from modifind.result.presentation import N_DRAWS
 from modifind.statistics.prepared_wcmmd import PreparedWCMMD, curve_variance
+from modifind.statistics.wcmmd import WCMMD
 
 
 @dataclass(frozen=True)
@@ -145,3 +154,53 @@ class Explainer:
         """Features of the rows that explain."""
         rows = self.outcomes.rows
         return self.table if rows.size == self.table.n_rows else self.table.part(rows)
+
+
+__all__ = ["MarginalView", "results_alone", "views_alone"]
+
+
+def views_alone(
+    table: FeatureTable,
+    outcome: Array,
+    arms: Ints,
+    scores: Array,
+    features: Collection[int],
+    seeds: tuple[np.random.SeedSequence, np.random.SeedSequence],
+    n_jobs: int | None,
+) -> list[MarginalView]:
+    """Importance, curve and densities of some features.
+
+    Parameters
+    ----------
+    table, outcome, arms, scores
+        Features, outcome, treatment and propensity scores.
+    features : collection of int
+        Positions of the features.
+    seeds : pair of SeedSequence
+        Of the statistic and of the features.
+    n_jobs : int or None
+        Processes.
+    """
+    prepared = WCMMD().for_rows(outcome, arms, seeds[0])
+    rows = ArmRows(outcome, arms, scores)
+    explainer = Explainer(table, rows, PseudoOutcomes.of(rows, seed=seeds[0].spawn(1)[0]), prepared)
+    calls = [
+        (explainer.view, m, seed.spawn(2)[0])
+        for m, seed in enumerate(seeds[1].spawn(table.n_features))
+        if m in features
+    ]
+    return results_alone(calls, n_jobs, doing="looking at features")
+
+
+def results_alone(calls: Iterable[tuple[Any, ...]], n_jobs: int | None, *, doing: str) -> list[Any]:
+    """Results of calls (functions with their arguments), made by several processes; their warnings are passed on."""
+    results = list(results_of([delayed(_alone)(*call) for call in calls], n_jobs, doing=doing))
+    warn_once(message for _, messages in results for message in messages)
+    return [value for value, _ in results]
+
+
+def _alone(function: Callable[..., Any], *args: Any) -> tuple[Any, list[str]]:
+    """Result and warnings of a call; one BLAS thread, so that results do not depend on how many workers there are."""
+    with one_thread(), collected() as messages:
+        value = function(*args)
+    return value, messages

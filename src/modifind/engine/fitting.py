@@ -13,22 +13,26 @@ from typing import Any
 
 import numpy as np
 
-from modifind._threads import one_thread
+from modifind._system import one_thread
 from modifind._warned import collected, warn
-from modifind._workers import WORKER_DIED, WorkerError, survivors
-from modifind.data.design import Design
-from modifind.data.feature_groups import Unit
-from modifind.data.feature_matrix import FeatureTable
-from modifind.data.wording import named
-from modifind.engine.analysis import Analysis, UnitSeeds
-from modifind.engine.assemble import UNTESTED, Examined, Finding, TableFindings, warn_of_findings
+from modifind._workers import WORKER_DIED, ProgressBar, WorkerError, survivors
+from modifind.data.features import FeatureTable, Unit
+from modifind.data.treatment import Design
+from modifind.data.words import named
 from modifind.engine.checkpoint import UNSAVED, Checkpoint
-from modifind.engine.models import Models
+from modifind.engine.features import Analysis, UnitSeeds, steadied
+from modifind.engine.findings import UNTESTED, Examination, Finding, TableFindings, warn_of_findings
 from modifind.engine.passes import TablePieces
-from modifind.engine.plan import Plan, Sums
-from modifind.engine.progress import ProgressBar
-from modifind.engine.record import data_settings, design_settings, failure_of, group_settings, null_hypothesis
-from modifind.engine.repeats import steadied
+from modifind.engine.preparation import Models, PreparedTable, design_of
+from modifind.engine.record import (
+    baseline_settings,
+    data_settings,
+    design_settings,
+    failure_of,
+    group_settings,
+    null_hypothesis,
+    review_columns,
+)
 from modifind.engine.resampling import (
     OBSERVED,
     MeasuringPass,
@@ -38,14 +42,11 @@ from modifind.engine.resampling import (
     resampled_tests,
     size_of,
 )
-from modifind.engine.review import baseline_settings, review_columns
-from modifind.engine.run import RunSettings
-from modifind.engine.table import PreparedTable, design_of
-from modifind.engine.testing import UnitSums, outcome_of
-from modifind.explain.attempts import described
-from modifind.explain.overview import Overview
+from modifind.engine.settings import RunSettings
+from modifind.engine.sums import Plan, Sums, UnitSums, outcome_of
+from modifind.explain.overview import Overview, described
 from modifind.inference import CRTOutcome
-from modifind.nuisance.propensity.overlap import OverlapSums
+from modifind.nuisance.propensity.scores import OverlapSums
 
 MAX_TASKS = 100
 
@@ -54,7 +55,7 @@ def fit_table(
     run: RunSettings,
     table: PreparedTable,
     checkpoint: Checkpoint = UNSAVED,
-    known: Mapping[int, Examined] | None = None,
+    known: Mapping[int, Examination] | None = None,
 ) -> TableFindings:
     """Fit models, scores and distributions, and test and explain every feature.
 
@@ -121,8 +122,8 @@ def _in_turn(
 
 
 def _examined(
-    analysis: Analysis, checkpoint: Checkpoint, known: Mapping[int, Examined]
-) -> tuple[dict[int, Examined], bool]:
+    analysis: Analysis, checkpoint: Checkpoint, known: Mapping[int, Examination]
+) -> tuple[dict[int, Examination], bool]:
     """Distributions and, in memory, tests of all units; one that fails costs no other. And whether Ctrl-C came."""
     analysis.warn_silent()
     of_units = dict(known)
@@ -130,7 +131,7 @@ def _examined(
     title = "Testing features" if analysis.table.whole else "Fitting distributions of features"
     try:
         for k, examined in _every_unit(analysis, title, _examine, checkpoint, left):
-            of_units[k] = examined or Examined(failure=WORKER_DIED)
+            of_units[k] = examined or Examination(failure=WORKER_DIED)
             if not of_units[k].failure:
                 checkpoint.save_missing(k, of_units[k])
     except KeyboardInterrupt:
@@ -143,21 +144,21 @@ def _examined(
     return dict(sorted(of_units.items())), False
 
 
-def _examine(analysis: Analysis, checkpoint: Checkpoint, k: int, seeds: UnitSeeds) -> Examined:
+def _examine(analysis: Analysis, checkpoint: Checkpoint, k: int, seeds: UnitSeeds) -> Examination:
     """Examine a unit, and keep the warnings or the error."""
     unit = analysis.table.units[k]
     try:
         with collected() as messages:
             examined = analysis.examine(unit, seeds)
     except Exception as error:
-        return Examined(failure=failure_of(error, unit.name))
+        return Examination(failure=failure_of(error, unit.name))
     examined = replace(examined, messages=tuple(messages))
     checkpoint.save_here(k, examined)
     return examined
 
 
 def _explained(
-    analysis: Analysis, examined: Mapping[int, Examined], importance: Mapping[int, float] | None
+    analysis: Analysis, examined: Mapping[int, Examination], importance: Mapping[int, float] | None
 ) -> tuple[dict[int, Finding], bool]:
     """Findings with explanations; Ctrl-C leaves the rest out, and tests are kept. And whether it came."""
     seeds, n_units = analysis.seeds, len(examined)
@@ -173,7 +174,7 @@ def _explained(
 
 
 def _explain(
-    analysis: Analysis, importance: Mapping[int, float] | None, k: int, item: tuple[Examined, UnitSeeds]
+    analysis: Analysis, importance: Mapping[int, float] | None, k: int, item: tuple[Examination, UnitSeeds]
 ) -> Finding:
     """A unit with its explanation; one that fails costs neither its test nor another's explanation."""
     examined, seeds = item
@@ -188,8 +189,8 @@ def _explain(
 
 
 def _tested_in_passes(
-    analysis: Analysis, table: PreparedTable, pieces: TablePieces, examined: dict[int, Examined]
-) -> tuple[dict[int, Examined], dict[int, float], OverlapSums]:
+    analysis: Analysis, table: PreparedTable, pieces: TablePieces, examined: dict[int, Examination]
+) -> tuple[dict[int, Examination], dict[int, float], OverlapSums]:
     """Tests of the features of a longer table by sums over all rows, importance of its columns, and overlap."""
     run, n_rows = analysis.run, table.data.schema.n_rows
     if analysis.analytic is None:
@@ -207,7 +208,7 @@ def _tested_in_passes(
     return examined, {m: values[m, OBSERVED] for m in plan.columns}, sums.overlap_of_clusters
 
 
-def _plan(analysis: Analysis, examined: Mapping[int, Examined]) -> Plan:
+def _plan(analysis: Analysis, examined: Mapping[int, Examination]) -> Plan:
     """What workers that add up rows are sent."""
     table, models, units, seeds = analysis.table, analysis.models, analysis.table.units, analysis.seeds
     one_row = table.scored(models.propensity).part(np.arange(1))
@@ -215,7 +216,7 @@ def _plan(analysis: Analysis, examined: Mapping[int, Examined]) -> Plan:
     analytic, importance = analysis.analytic, analysis.explainer.importance
     if analytic is not None:
         tested = [unit.feature for k, unit in enumerate(units) if examined[k].rule is not None]
-        analytic = analytic.remembering(tested).at(first)
+        analytic = analytic.with_directions(tested).at(first)
     return Plan(
         scoring=table.scoring(one_row.propensity),
         statistic=analytic,
@@ -231,7 +232,7 @@ def _plan(analysis: Analysis, examined: Mapping[int, Examined]) -> Plan:
     )
 
 
-def _by_sums(analysis: Analysis, examined: Examined, sums: UnitSums) -> Examined:
+def _by_sums(analysis: Analysis, examined: Examination, sums: UnitSums) -> Examination:
     """A unit with its test by sums, or with the reason why it could not be tested."""
     if examined.failure or sums.failure:
         return replace(examined, outcome=None, failure=examined.failure or sums.failure)
@@ -242,8 +243,8 @@ def _by_sums(analysis: Analysis, examined: Examined, sums: UnitSums) -> Examined
 
 
 def _resampled(
-    analysis: Analysis, pieces: TablePieces, plan: Plan, examined: Mapping[int, Examined], sums: Sums
-) -> dict[int, Examined]:
+    analysis: Analysis, pieces: TablePieces, plan: Plan, examined: Mapping[int, Examination], sums: Sums
+) -> dict[int, Examination]:
     """Compare every feature of a longer table with resampled copies of it."""
     run, table, models = analysis.run, analysis.table, analysis.models
     follows, columns = run.statistic.follows_scores, {}
@@ -263,7 +264,7 @@ def _resampled(
     return {k: _with_test(examined[k], outcomes.get(m)) for k, m in feature_of.items()}
 
 
-def _with_test(examined: Examined, test: CRTOutcome | str | None) -> Examined:
+def _with_test(examined: Examination, test: CRTOutcome | str | None) -> Examination:
     """A unit with its test, or with the reason why it failed; unchanged where there was nothing to test."""
     if examined.failure or test is None:
         return examined

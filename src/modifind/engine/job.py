@@ -11,19 +11,24 @@ from typing import Any, NamedTuple
 
 from joblib import effective_n_jobs
 
-from modifind._memory import remedies_told, warn_of_memory
-from modifind._system import locked_folder
+from modifind._system import locked_folder, remedies_told, warn_of_memory
 from modifind._warned import collected, recorded, warn
+from modifind.data.clusters import RowPlan
 from modifind.data.containers import is_distributed, row_scores
-from modifind.data.feature_groups import read_feature_groups
-from modifind.data.missing import Dropped
-from modifind.data.row_plan import RowPlan
-from modifind.data.sources import ALL_ROWS, Kept, KeptRows, Source, is_source
-from modifind.engine.assemble import TableFindings, assemble
-from modifind.engine.checkpoint import UNSAVED, Checkpoint
+from modifind.data.features import read_feature_groups
+from modifind.data.missing import DroppedRows
+from modifind.data.sources import ALL_ROWS, FilteredRows, RowFilter, Source, is_source
+from modifind.engine.checkpoint import UNSAVED, Checkpoint, continued_pass, continued_tests, seed_of
+from modifind.engine.findings import TableFindings, assemble
 from modifind.engine.fitting import fit_table
-from modifind.engine.parts import (
+from modifind.engine.passes import LocalPieces, NullCheckpoint, TablePieces
+from modifind.engine.placebo import run_placebos
+from modifind.engine.preparation import PreparedTable, check_settings, read_for, refuse_later_columns, seed_stream
+from modifind.engine.reading import Data, FirstPass, Given, Reading, model_observed, with_record
+from modifind.engine.record import recorded_settings
+from modifind.engine.settings import (
     ConditionalRandomizationTest,
+    RunSettings,
     Statistic,
     agreeing_sampler,
     called,
@@ -31,14 +36,6 @@ from modifind.engine.parts import (
     resolve_statistic,
     resolve_test,
 )
-from modifind.engine.passes import LocalPieces, NullCheckpoint, TablePieces
-from modifind.engine.placebo import run_placebos
-from modifind.engine.reading import Data, FirstPass, Given, Reading
-from modifind.engine.record import recorded_settings
-from modifind.engine.resuming import continued_pass, continued_tests, seed_of
-from modifind.engine.run import RunSettings
-from modifind.engine.table import PreparedTable, check_settings, read_for, refuse_later_columns, seed_stream
-from modifind.engine.weighing import model_observed, with_record
 from modifind.nuisance.conditional import BaseSampler
 from modifind.nuisance.propensity.scores import PropensityModel
 from modifind.result.concerns import warn_of
@@ -147,7 +144,7 @@ class Job:
         reading, source = self._reading(given), given.source(self.params["propensity"])
         if self.statistic.in_pieces and source.n_rows > self.params["max_train_rows"]:
             self.statistic.check_in_pieces()
-        pieces = self._local(source.at_once, Kept(reading.kept, given.arms), whole=True)
+        pieces = self._local(source.at_once, RowFilter(reading.kept, given.arms), whole=True)
         data, run = self._read(reading, self._look(reading, pieces, NullCheckpoint(), weigh=weigh)[1])
         check_settings(run, data)
         return data, run
@@ -179,7 +176,7 @@ class Job:
     @contextmanager
     def _opened(self, given: Given) -> Iterator[TablePieces]:
         """The pieces of a table: one of a frame in memory, several of a long one or a source, or a cluster's."""
-        kept = Kept(self._reading(given).kept, given.arms)
+        kept = RowFilter(self._reading(given).kept, given.arms)
         propensity, n_jobs = self.params["propensity"], self.params["n_jobs"]
         if is_distributed(given.X):
             from modifind.engine.dask import DaskPieces
@@ -196,9 +193,9 @@ class Job:
             long = self.statistic.in_pieces and source.n_rows > self.params["max_train_rows"]
             yield self._local(source if long else source.at_once, kept, whole=not long)
 
-    def _local(self, source: Source, kept: Kept, *, whole: bool = False) -> LocalPieces:
+    def _local(self, source: Source, kept: RowFilter, *, whole: bool = False) -> LocalPieces:
         some = kept != ALL_ROWS or "sample_weight" in getattr(source, "more", ())
-        return LocalPieces(KeptRows(source, kept) if some else source, self.params["n_jobs"], whole=whole)
+        return LocalPieces(FilteredRows(source, kept) if some else source, self.params["n_jobs"], whole=whole)
 
     def _look(
         self, reading: Reading, pieces: Any, checkpoint: NullCheckpoint, *, weigh: bool = True
@@ -265,7 +262,7 @@ class Job:
             )
 
     def _result(
-        self, found: TableFindings, run: RunSettings, dropped: Dropped, messages: tuple[str, ...]
+        self, found: TableFindings, run: RunSettings, dropped: DroppedRows, messages: tuple[str, ...]
     ) -> SelectionResult:
         """The result; checks that failed are warned of unless another warning has said so."""
         params = self.params

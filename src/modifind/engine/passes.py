@@ -1,26 +1,103 @@
-"""Passes over the pieces of a table: one that looks at the columns and keeps a sample, one that adds up sums."""
+"""Passes over the pieces of a table: one that summarises the columns and keeps a sample, and those that add up sums.
+
+Digests show whether the rows are those of an earlier run, and rows are scored block by block.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import reduce
 from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
+import pandas as pd
 from joblib import delayed
+from numpy.typing import NDArray
 
+from modifind._system import one_thread
 from modifind._typing import Ints
-from modifind._workers import results_of
-from modifind.data.missing import Dropped
-from modifind.data.pieces import Piece, joined
-from modifind.data.row_plan import RowPlan, generous_limit
-from modifind.data.sources import KeptRows, MappedRows, Source
+from modifind._workers import Progress, results_of
+from modifind.data.clusters import RowPlan, generous_limit
+from modifind.data.features import FeatureTable
+from modifind.data.missing import DroppedRows
+from modifind.data.schema import Schema
+from modifind.data.sources import Block, FilteredRows, MappedRows, Piece, Source, joined
 from modifind.data.summary import Summary
-from modifind.engine.fingerprint import piece_digests
-from modifind.engine.progress import Progress
-from modifind.engine.scored import RowPass
+from modifind.nuisance.propensity.scores import FittedPropensity
+from modifind.statistics.contract import Nuisances
+
+SIZE = 16
+
+
+def digest(*texts: bytes) -> str:
+    """One hexadecimal number of some bytes.
+
+    Examples
+    --------
+    >>> digest(b"age") == digest(b"age"), digest(b"age") == digest(b"sex")
+    (True, False)
+    """
+    hasher = hashlib.blake2b(digest_size=SIZE)
+    for text in texts:
+        hasher.update(len(text).to_bytes(8, "little"))
+        hasher.update(text)
+    return hasher.hexdigest()
+
+
+def table_digests(table: FeatureTable) -> dict[str, str]:
+    """A digest of every column: its kind, its labels and its values."""
+    digests = {}
+    for m, name in enumerate(table.names):
+        labels = json.dumps([[type(label).__name__, str(label)] for label in table.categories[m] or ()])
+        values = np.ascontiguousarray(table.values[:, m]).tobytes()
+        digests[name] = digest(table.kind(m).encode(), labels.encode(), values)
+    return digests
+
+
+def row_digests(**rows: Any) -> dict[str, str]:
+    """A digest of every argument that has one value per row; those of None are left out.
+
+    Examples
+    --------
+    >>> list(row_digests(y=[1.0, 2.0], treatment=["a", "b"], propensity=None))
+    ['y', 'treatment']
+    """
+    return {name: digest(_row_bytes(values)) for name, values in rows.items() if values is not None}
+
+
+def _row_bytes(values: Any) -> bytes:
+    """Bytes that follow the values, whatever their type."""
+    column = values if isinstance(values, pd.Series) else pd.Series(np.asarray(values).ravel())
+    return pd.util.hash_pandas_object(column, index=False).to_numpy(dtype="<u8").tobytes()
+
+
+def piece_digests(piece: Piece) -> dict[str, dict[str, str]]:
+    """A digest of every column of a piece, and of everything else that has one value per row."""
+    rows = {field.name: getattr(piece, field.name) for field in fields(piece)}
+    return {
+        "columns": row_digests(**{str(name): piece.X[name] for name in piece.X.columns}),
+        "rows": row_digests(**{name: column for name, column in rows.items() if isinstance(column, pd.Series)}),
+    }
+
+
+def joined_digests(pieces: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Digests of columns from those of their pieces; the same rows cut otherwise have others.
+
+    Examples
+    --------
+    >>> whole, halves = [row_digests(y=[1, 2])], [row_digests(y=[1]), row_digests(y=[2])]
+    >>> joined_digests(halves) == joined_digests(halves), joined_digests(whole) == joined_digests(halves)
+    (True, False)
+    """
+    names = dict.fromkeys(name for digests in pieces for name in digests)
+    return {name: digest(*(digests[name].encode() for digests in pieces if name in digests)) for name in names}
 
 
 @dataclass(frozen=True)
@@ -74,7 +151,7 @@ class TablePieces(Protocol):
     """A table in pieces and those who work on them."""
 
     @property
-    def dropped(self) -> Dropped:
+    def dropped(self) -> DroppedRows:
         """Rows left out for missing values, as far as they have been read."""
 
     def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[FirstPassSums, RowPlan]:
@@ -125,9 +202,9 @@ class LocalPieces:
     whole: bool = False
 
     @property
-    def dropped(self) -> Dropped:
+    def dropped(self) -> DroppedRows:
         """Rows left out for missing values, as far as they have been read."""
-        return self.source.dropped if isinstance(self.source, KeptRows) else Dropped()
+        return self.source.dropped if isinstance(self.source, FilteredRows) else DroppedRows()
 
     def observed(self, rule: Callable[[Piece], Piece]) -> LocalPieces:
         """The rows that a rule makes of every piece, numbered anew."""
@@ -206,3 +283,111 @@ def check_unchanged(n_rows: int, n_read: int) -> None:
     """Refuse a table that has another number of rows than when it was first read."""
     if n_read != n_rows:
         raise ValueError(f"the table had {n_rows} rows at first and {n_read} when read again; it must not change")
+
+
+BLOCK_ROWS = 8192
+NO_SEED = np.random.SeedSequence(0)  # nothing is random once a statistic is prepared
+
+
+@dataclass(frozen=True)
+class ScoredRows:
+    """Rows that have been read, with their scores and how they belong together.
+
+    Attributes
+    ----------
+    block : Block
+        The rows.
+    folds : tuple of int arrays
+        Fold of each row, for every repeat of the cross-fitting.
+    propensity : FittedPropensity
+        Scores of the rows, also with other values of a feature.
+    sampled : array of bool of shape (n,)
+        Which of them models were fitted to.
+    n_folds, n_clusters : int
+        Number of folds, and of clusters of all rows.
+    """
+
+    block: Block
+    folds: tuple[Ints, ...]
+    propensity: FittedPropensity
+    sampled: NDArray[np.bool_]
+    n_folds: int
+    n_clusters: int
+
+    @property
+    def nuisances(self) -> Nuisances:
+        """The rows as a prepared statistic takes them."""
+        block = self.block
+        known = self.propensity.scores, NO_SEED, self.folds, block.weights, block.clusters
+        return Nuisances(block.table, block.y, block.treatment, *known)
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom that the weights of the rows leave; infinite where rows count alike."""
+        return self.block.weights.freedom
+
+    def part(self, rows: NDArray[np.intp]) -> ScoredRows:
+        """Some of the rows; clusters are numbered anew."""
+        block, table = self.block, self.block.table.part(rows)
+        arms, weights, clusters = block.treatment[rows], block.weights[rows], block.clusters[rows]
+        scores = None if block.scores is None else block.scores[rows]
+        folds = tuple(fold[rows] for fold in self.folds)
+        propensity = self.propensity.at(table, arms, folds[0], self.propensity.raw[rows], weights)
+        chosen = Block(0, table, block.y[rows], arms, scores, weights, clusters)
+        return ScoredRows(chosen, folds, propensity, self.sampled[rows], self.n_folds, clusters.count)
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How pieces are read, and their rows scored.
+
+    Attributes
+    ----------
+    schema : Schema
+        How pieces are read.
+    rows : RowPlan
+        Sample and folds.
+    propensity : FittedPropensity
+        Models of the treatment, without rows.
+    cluster_folds : tuple of int arrays
+        Fold of every cluster, for each repeat of the cross-fitting.
+    """
+
+    schema: Schema
+    rows: RowPlan
+    propensity: FittedPropensity
+    cluster_folds: tuple[Ints, ...] = ()
+
+    def blocks(self, piece: Piece) -> Iterator[ScoredRows]:
+        """The rows of a piece, some at a time."""
+        for start in range(0, len(piece.X), BLOCK_ROWS):
+            rows = piece.take(slice(start, start + BLOCK_ROWS))
+            block = self.schema.read(replace(rows, start=piece.start + start))
+            folds = tuple(self.rows.folds(block.numbers))
+            if not block.clusters.of_rows:  # rows of a cluster share a fold
+                folds = tuple(of_clusters[block.clusters.codes] for of_clusters in self.cluster_folds)
+            scores = self.propensity.at(block.table, block.treatment, folds[0], block.scores, block.weights)
+            sampled = self.rows.sampled(block.numbers)
+            yield ScoredRows(block, folds, scores, sampled, self.rows.n_folds, self.schema.n_clusters)
+
+
+@dataclass(frozen=True)
+class RowPass(ABC):
+    """One pass over the rows of a longer table, which adds up sums of any kind.
+
+    Attributes
+    ----------
+    scoring : Scoring
+        How pieces are read, and their rows scored.
+    """
+
+    scoring: Scoring
+
+    @abstractmethod
+    def block_sums(self, rows: ScoredRows) -> Any:
+        """Sums over a block of rows, which can be added to those of others."""
+
+    def sums(self, piece: Piece) -> Any:
+        """Sums over the rows of a piece, by one thread, in blocks that bound memory."""
+        with one_thread():
+            return reduce(operator.add, map(self.block_sums, self.scoring.blocks(piece)))

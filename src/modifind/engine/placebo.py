@@ -17,18 +17,17 @@ import pandas as pd
 
 from modifind._typing import Array, Ints
 from modifind._warned import warn
-from modifind._workers import WORKER_DIED, survivors
+from modifind._workers import WORKER_DIED, ProgressBar, survivors
 from modifind.data.clusters import is_within
-from modifind.data.design import Design
-from modifind.data.feature_matrix import MIN_ARM_ROWS
-from modifind.data.pieces import Piece
-from modifind.data.wording import counted
+from modifind.data.features import MIN_ARM_ROWS
+from modifind.data.sources import Piece
+from modifind.data.treatment import Design
+from modifind.data.words import counted
 from modifind.engine.checkpoint import UNSAVED, Checkpoint
 from modifind.engine.fitting import fit_table
-from modifind.engine.progress import ProgressBar
+from modifind.engine.preparation import PreparedTable, design_of, fit_scores, read_for
 from modifind.engine.reading import Data, FirstPass, Reading
-from modifind.engine.run import RunSettings
-from modifind.engine.table import PreparedTable, design_of, fit_scores, read_for
+from modifind.engine.settings import RunSettings
 from modifind.inference import adjust_p_values
 from modifind.result.placebo_result import PlaceboResult
 

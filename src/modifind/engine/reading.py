@@ -1,10 +1,12 @@
-"""From what the user passed to data that every part can rely on: a look at all rows, and then one way to read them.
+"""From what the user passed to data that can be relied on: a first pass over all rows, then one way to read them.
 
-A table in memory is one piece whose rows are all at hand; of a longer one a sample is.
+A table in memory is one piece whose rows are all at hand; of a longer one a sample is. Where outcomes are missing, the
+rows that have one are weighted for those that have none.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,28 +14,29 @@ from typing import Any
 import numpy as np
 
 from modifind._typing import Array, Ints
-from modifind.data.alike_levels import warn_alike
-from modifind.data.censoring import refuse_censored, warn_of_time_name
-from modifind.data.clusters import treated_as_one
-from modifind.data.codes import warn_of_codes
+from modifind._warned import warn
+from modifind.data.balance import Outside, outside_levels
+from modifind.data.clusters import RowPlan, refuse_repeated, treated_as_one
 from modifind.data.column_types import outcome_name, treatment_name
 from modifind.data.containers import as_frame, recorded_names
-from modifind.data.feature_groups import Unit, part_of, refuse_adjusted, side_by_side
-from modifind.data.feature_matrix import FeatureTable, adjusted_columns
-from modifind.data.leaks import refuse_leaks
-from modifind.data.many_levels import MOST_INDICATORS, with_level_columns
-from modifind.data.missing import Dropped
-from modifind.data.outcome_arms import few_events, refuse_treatment_as_outcome
-from modifind.data.outcome_parts import outcome_parts
-from modifind.data.pieces import Block, Piece
-from modifind.data.row_plan import RowPlan
+from modifind.data.determined import refuse_leaks
+from modifind.data.features import FeatureTable, Unit, adjusted_columns, part_of, refuse_adjusted, side_by_side
+from modifind.data.guards import (
+    refuse_censored,
+    refuse_row_identifiers,
+    refuse_unusable,
+    warn_of_codes,
+    warn_of_row_numbers,
+    warn_of_time_name,
+)
+from modifind.data.levels import MAX_INDICATORS, warn_alike, with_level_columns
+from modifind.data.missing import DroppedRows
+from modifind.data.outcome import few_events, outcome_parts, refuse_treatment_as_outcome
 from modifind.data.schema import Schema, refuse_empty
-from modifind.data.sources import FrameSource
-from modifind.data.stratified import refuse_repeated
+from modifind.data.sources import Block, FrameSource, Piece
 from modifind.data.summary import Summary
-from modifind.data.support import Outside, outside_levels
-from modifind.data.unnamed import refuse_row_identifiers, refuse_unusable, warn_of_row_numbers
 from modifind.data.weights import weight_numbers
+from modifind.nuisance.observation import MissingOutcomes, ObservedRows, refuse_few_outcomes
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class FirstPass:
         Their numbers in the whole table.
     rows : RowPlan, optional
         Which rows of a longer table are in the sample, and folds; None for a table in memory.
-    dropped : Dropped
+    dropped : DroppedRows
         A count of rows that were left out.
     outcome_weights : dict
         What a result records of weights for rows without an outcome; nothing where there are none.
@@ -91,7 +94,7 @@ class FirstPass:
     sample: Piece
     numbers: Ints
     rows: RowPlan | None = None
-    dropped: Dropped = field(default_factory=Dropped)
+    dropped: DroppedRows = field(default_factory=DroppedRows)
     outcome_weights: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -190,15 +193,15 @@ class Reading:
 
     @property
     def kept(self) -> str:
-        """What rows must have a value of; see `Kept`."""
+        """What rows must have a value of; see `RowFilter`."""
         if self.missing == "drop":
             return "inputs" if self.missing_outcome == "weight" else "rows"
         return "outcomes" if self.missing_outcome == "drop" else ""
 
-    def at_once(self, piece: Piece, dropped: Dropped | None = None) -> FirstPass:
+    def at_once(self, piece: Piece, dropped: DroppedRows | None = None) -> FirstPass:
         """Look at a table that is one piece."""
         summary = Summary.of(piece, self.discrete_features, whole=True)
-        return FirstPass(summary, piece, piece.numbers, dropped=dropped or Dropped())
+        return FirstPass(summary, piece, piece.numbers, dropped=dropped or DroppedRows())
 
     def schema(self, first_pass: FirstPass, places: Sequence[int], transform: str | None) -> Schema:
         """How pieces are read, with the columns in another order."""
@@ -292,5 +295,41 @@ class Reading:
 
 def _unpooled(whole: FeatureTable, table: FeatureTable) -> tuple[Array, ...]:
     """Codes before rare levels were pooled, of categories that have many levels left."""
-    pooled = (m for m in range(table.n_features) if whole.n_levels(m) > table.n_levels(m) > MOST_INDICATORS)
+    pooled = (m for m in range(table.n_features) if whole.n_levels(m) > table.n_levels(m) > MAX_INDICATORS)
     return tuple(whole.values[:, m] for m in pooled)
+
+
+def model_observed(
+    reading: Reading, first_pass: FirstPass, n_folds: int, seed: int, *, fit: bool = True
+) -> tuple[ObservedRows, MissingOutcomes]:
+    """Models of who has an outcome, fitted to the rows at hand, and what these rows show; a warning says it.
+
+    Parameters
+    ----------
+    reading : Reading
+        How the table is read.
+    first_pass : FirstPass
+        All rows, or a sample of them.
+    n_folds, seed : int
+        Folds of the models, and the seed of the run.
+    fit : bool, default=True
+        Whether the models are fitted; otherwise all weights are 1.
+    """
+    refuse_few_outcomes(first_pass.sample.y.notna().to_numpy())
+    summary = replace(first_pass.summary, y=replace(first_pass.summary.y, n_missing=0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the rows that are left are read once more
+        schema = reading.schema(replace(first_pass, summary=summary), range(len(summary.names)), None)
+        rule, unseen = ObservedRows.of(
+            schema, first_pass.sample, first_pass.rows, first_pass.numbers, n_folds, seed, fit=fit
+        )
+    unseen = replace(unseen, n_rows=first_pass.summary.n_rows, n_missing=first_pass.summary.y.n_missing)
+    if fit:
+        warn(unseen.message)
+    return rule, unseen
+
+
+def with_record(first_pass: FirstPass, unseen: MissingOutcomes, *, sampled: bool) -> FirstPass:
+    """Rows that have an outcome, with what a result records of their weights; `sampled` ones were weighted before."""
+    assert first_pass.summary.weights is not None
+    return replace(first_pass, outcome_weights=unseen.settings(first_pass.summary.weights, sampled=sampled))

@@ -16,20 +16,18 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from modifind._typing import Array
-from modifind.data.feature_groups import Unit
-from modifind.data.feature_matrix import FeatureTable
-from modifind.data.row_plan import row_uniforms, row_words
+from modifind._workers import Progress
+from modifind.data.clusters import row_uniforms, row_words
+from modifind.data.features import FeatureTable, Unit
 from modifind.data.schema import Schema
 from modifind.data.weights import Weights
-from modifind.engine.passes import TablePieces
-from modifind.engine.progress import Progress
+from modifind.engine.passes import RowPass, ScoredRows, TablePieces
 from modifind.engine.record import failure_of
-from modifind.engine.scored import RowPass, ScoredRows
-from modifind.explain.marginal import bandwidth_of
+from modifind.explain.views import bandwidth_of
 from modifind.inference import ConditionalRandomizationTest, CRTOutcome
 from modifind.nuisance.conditional import Conditional, ConditionalRule
-from modifind.nuisance.conditional.grid import quantiles_of_rows
-from modifind.nuisance.propensity.profile import ScoreProfile
+from modifind.nuisance.conditional.distributions import quantiles_of_rows
+from modifind.nuisance.propensity.fitted import ScoreProfile
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.statistics.contract import Column, PreparedStatistic, Statistic, SummedStatistic, called
 from modifind.statistics.prepared_wcmmd import PreparedWCMMD
@@ -157,7 +155,7 @@ class ResamplingTest:
         n_levels: int,
     ) -> Callable[[Array], Array]:
         """A function for the statistics of many columns by torch; `statistic` serves those that need numpy."""
-        from modifind.nuisance.propensity.on_device import DeviceProfile, FixedScores
+        from modifind.nuisance.propensity.fitted import DeviceProfile, FixedScores
         from modifind.statistics.wcmmd_torch import DeviceWCMMD
 
         device, known = self.statistic.device, self.propensity.scores

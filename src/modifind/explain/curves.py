@@ -14,11 +14,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
-from modifind.explain.reading import GivenRows, check_draws
+from modifind.explain.rows import ArmRows, GivenRows, OutcomeModel, PseudoOutcomes, check_draws
 from modifind.explain.views import LEVEL, Explained, explain_column
-from modifind.nuisance.outcome.contract import own_arm
-from modifind.result.explained import N_DRAWS
+from modifind.nuisance.outcome.contract import observed_arm
+from modifind.result.presentation import N_DRAWS
 from modifind.statistics.families import StudentT
 from modifind.statistics.wcmmd import weighted_bandwidth
 
@@ -179,7 +178,7 @@ def _read_model(location: Any, scale: Any, rows: ArmRows) -> OutcomeModel:
     if (expected["scale"] <= 0).any():
         raise ValueError("scale must be positive")
     family = StudentT()
-    residual = family.residual(rows.y, *(own_arm(numbers, rows.arms) for numbers in expected.values()))
+    residual = family.residual(rows.y, *(observed_arm(numbers, rows.arms) for numbers in expected.values()))
     in_arms = (rows.arms == arm for arm in (0, 1))
     control, treated = (family.best_shape(residual[in_arm], rows.weights[in_arm]) for in_arm in in_arms)
     return OutcomeModel(**expected, shapes=(control, treated), family=family)

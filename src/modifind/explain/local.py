@@ -16,7 +16,7 @@ from scipy import sparse
 
 from modifind._typing import Array, Ints
 from modifind.data.weights import GivenWeights, Weights
-from modifind.explain.pseudo import PseudoOutcomes
+from modifind.explain.rows import PseudoOutcomes
 
 MAX_CURVE_POINTS = 25
 MAX_CURVE_CELLS = 100

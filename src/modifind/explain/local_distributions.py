@@ -13,10 +13,9 @@ from scipy import sparse
 
 from modifind._typing import Array, Ints
 from modifind.data.clusters import Clusters
-from modifind.data.population import population_weights
-from modifind.data.weights import Weights
+from modifind.data.weights import Weights, population_weights
 from modifind.explain.couplings import SAME_VALUE, correlation, mean_squares, same_ranks, share_bounds
-from modifind.explain.pseudo import ArmRows
+from modifind.explain.rows import ArmRows
 
 # The variance of the effect, the correlation of Y0 and Y1, P(Y1 > Y0) and P(Y1 >= Y0).
 QUANTITIES = ("var", "corr", "benefit", "no_harm")

@@ -20,8 +20,8 @@ import pandas as pd
 from scipy.stats import norm
 
 from modifind._typing import Array
-from modifind.explain.marginal import SENTENCE_SHARES
-from modifind.result.effect_names import effect_name
+from modifind.explain.views import SENTENCE_SHARES
+from modifind.result.presentation import effect_name
 from modifind.result.selection_result import NOT_TESTED, PARTS, p_text
 
 NAMES = {"mean": "the average", "spread": "the spread", "shape": "the shape"}

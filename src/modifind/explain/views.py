@@ -1,8 +1,8 @@
-"""Curves and densities: tables with bands, from the outcome distributions of both arms along a feature."""
+"""Curves and densities of one feature: tables with bands, from the outcome distributions of both arms along it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,13 +12,14 @@ from scipy.special import ndtr
 from scipy.stats import t as student_t
 
 from modifind._typing import Array
-from modifind.explain.average_effects import effect_limits
-from modifind.explain.comparisons import PARTS_OF_AMOUNTS, ArmDistributions, is_ratio
+from modifind.data.features import FeatureTable
+from modifind.data.weights import Weights
+from modifind.explain.effects import PARTS_OF_AMOUNTS, ArmDistributions, effect_limits, is_ratio
 from modifind.explain.local import Averages, Neighbourhoods
-from modifind.explain.pseudo import EDGE, PseudoOutcomes
-from modifind.explain.reading import GivenFeature
-from modifind.result.explained import MIN_SUPPORT, N_DRAWS
+from modifind.explain.rows import EDGE, GivenFeature, PseudoOutcomes
+from modifind.result.presentation import MIN_SUPPORT, N_DRAWS
 from modifind.statistics.kernels import gaussian_gram
+from modifind.statistics.wcmmd import weighted_bandwidth
 
 QUANTILES = (0.10, 0.25, 0.50, 0.75, 0.90)
 EFFECTS = ("mean_effect", "sd_ratio", *(f"q{round(100 * q)}_effect" for q in QUANTILES))
@@ -276,3 +277,49 @@ def _spread(moved: Array) -> Array:
         mean = kept.sum(axis=0) / n_finite
         variance = np.where(finite, (kept - mean) ** 2, 0.0).sum(axis=0) / n_finite
         return np.where(n_finite >= max(0.5 * moved.shape[0], 2), np.sqrt(variance), np.nan)
+
+
+SENTENCE_SHARES = (0.1, 0.5, 0.9)
+
+
+@dataclass(frozen=True)
+class MarginalView:
+    """Importance, bandwidth, curve and densities of one feature.
+
+    Attributes
+    ----------
+    curve, densities : DataFrame
+        See `effect_curve` and `outcome_densities`; empty and None where there are none.
+    percentiles : tuple of float
+        Values of a continuous feature at the percentiles that sentences are about.
+    """
+
+    importance: float
+    bandwidth: float
+    curve: pd.DataFrame = field(default_factory=no_curve)
+    densities: pd.DataFrame | None = None
+    percentiles: tuple[float, ...] = ()
+
+
+def sentence_percentiles(column: Array, weights: Weights) -> tuple[float, ...]:
+    """Values of a continuous feature at its 10th, 50th and 90th percentile; none where all are missing."""
+    seen = ~np.isnan(column)
+    if not seen.any():
+        return ()
+    return tuple(float(value) for value in weights[seen].quantiles(column[seen], np.array(SENTENCE_SHARES)))
+
+
+def bandwidth_of(table: FeatureTable, feature: int, weights: Weights, seed: np.random.SeedSequence) -> float:
+    """Bandwidth of the kernel on a continuous feature: the median distance of rows, of which a seed draws some."""
+    seen = table.observed(feature)
+    if table.n_levels(feature) or not seen.any():
+        return 1.0
+    return weighted_bandwidth(table.values[seen, feature], weights[seen], np.random.default_rng(seed)) or 1.0
+
+
+def explained_column(column: Array, labels: tuple[Any, ...] | None, *given: Any, **settings: Any) -> Explained:
+    """Curve and densities by `explain_column`; where every value is missing at one point, as of a single category."""
+    if labels is not None or not np.isnan(column).all():
+        return explain_column(GivenFeature(column, labels), *given, **settings)
+    shown = explain_column(GivenFeature(np.zeros(column.size), (np.nan,)), *given, **settings)
+    return Explained(*(table.astype({"value": np.float64}) for table in (shown.curve, shown.densities)))

@@ -2,8 +2,7 @@
 
 from modifind.inference.adjust import adjust_p_values, simes_p_values
 from modifind.inference.randomisation import ConditionalRandomizationTest, CRTOutcome
-from modifind.inference.sums import RowSums, analytic_test, sums_test
-from modifind.inference.tails import UNSEEN, AnalyticOutcome, cauchy_combination
+from modifind.inference.sums import UNSEEN, AnalyticOutcome, RowSums, analytic_test, cauchy_combination, sums_test
 
 __all__ = [
     "UNSEEN",

@@ -16,14 +16,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from modifind._typing import Array, Ints
-from modifind.data.clusters import cluster_keys
-from modifind.data.feature_matrix import FeatureTable
-from modifind.data.many_levels import with_level_columns
-from modifind.data.missing import FEWEST_OUTCOMES
-from modifind.data.pieces import Piece
-from modifind.data.rare_levels import rare_levels
-from modifind.data.row_plan import RowPlan
+from modifind.data.clusters import RowPlan, cluster_keys
+from modifind.data.features import FeatureTable
+from modifind.data.levels import rare_levels, with_level_columns
+from modifind.data.missing import MIN_OUTCOMES
 from modifind.data.schema import Schema
+from modifind.data.sources import Piece
 from modifind.data.weights import WeightSums, weight_numbers
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
 
@@ -34,7 +32,7 @@ MODEL = PropensityModel(clip=(MIN_CHANCE, MAX_CHANCE))
 
 
 @dataclass(frozen=True)
-class Unseen:
+class MissingOutcomes:
     """Rows without an outcome, and the weights of the others.
 
     Attributes
@@ -53,7 +51,7 @@ class Unseen:
     n_bounded: int
 
     @classmethod
-    def of(cls, fitted: FittedPropensity, observed: NDArray[np.bool_]) -> Unseen:
+    def of(cls, fitted: FittedPropensity, observed: NDArray[np.bool_]) -> MissingOutcomes:
         """Invert the fitted chances of all rows."""
         bounded = int((fitted.raw[observed] < MIN_CHANCE).sum())
         return cls(1.0 / fitted.scores[observed], observed.size, int((~observed).sum()), bounded)
@@ -83,9 +81,9 @@ class Unseen:
 def refuse_few_outcomes(observed: NDArray[np.bool_]) -> None:
     """Refuse a table in which too few rows have an outcome, or too few have none."""
     counts = int(observed.sum()), int((~observed).sum())
-    if min(counts) < FEWEST_OUTCOMES:
+    if min(counts) < MIN_OUTCOMES:
         raise ValueError(
-            f"missing_outcome='weight' needs at least {FEWEST_OUTCOMES} rows with an outcome and as many without; "
+            f"missing_outcome='weight' needs at least {MIN_OUTCOMES} rows with an outcome and as many without; "
             f"found {counts[0]} with and {counts[1]} without. Use missing_outcome='drop'"
         )
 
@@ -122,7 +120,7 @@ class ObservedRows:
         seed: int,
         *,
         fit: bool = True,
-    ) -> tuple[ObservedRows, Unseen]:
+    ) -> tuple[ObservedRows, MissingOutcomes]:
         """Fit the models to numbered rows; also return what is missing in these.
 
         Parameters
@@ -143,7 +141,7 @@ class ObservedRows:
         observed = sample.y.notna().to_numpy()
         seen = observed.astype(np.int64)
         if not fit:
-            certain = Unseen(np.ones(int(seen.sum())), observed.size, int((~observed).sum()), 0)
+            certain = MissingOutcomes(np.ones(int(seen.sum())), observed.size, int((~observed).sum()), 0)
             return cls(schema, rows, None, certain.weights), certain
         schema = replace(schema, poolings=rare_levels(schema.read(sample).table, seen))
         block = schema.read(sample)
@@ -154,7 +152,7 @@ class ObservedRows:
         stream = np.random.SeedSequence(seed, spawn_key=(STREAM,))
         together: dict[str, Any] = {"weights": block.weights, "clusters": block.clusters}
         fitted = MODEL.fit(given, seen, n_folds=n_folds, seed=stream, folds=folds, **together)
-        unseen = Unseen.of(fitted, observed)
+        unseen = MissingOutcomes.of(fitted, observed)
         if folds is None:
             return cls(schema, rows, None, unseen.weights), unseen
         first = replace(given, values=given.values[:1])

@@ -1,8 +1,7 @@
 """A report of one self-contained HTML file."""
 
 from modifind.report.abstract import Abstract, headline
-from modifind.report.content import checks_by_kind
-from modifind.report.methods import methods
-from modifind.report.render import render_report
+from modifind.report.content import checks_by_kind, methods
+from modifind.report.page import render_report
 
 __all__ = ["Abstract", "checks_by_kind", "headline", "methods", "render_report"]

@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from modifind.charts.forest import ForestDisplay
+from modifind.charts.heterogeneity import ForestDisplay
 from modifind.charts.labels import Words, shortened, typographic, with_limits
-from modifind.data.wording import counted
-from modifind.report.content import comparisons, n_tested, verdict
-from modifind.report.design import design_sentence
-from modifind.result.concerns import summary
+from modifind.data.words import counted
+from modifind.report.content import comparisons, design_sentence, n_tested, verdict
+from modifind.result.concerns import control_sentence, summary
 from modifind.result.selection_result import SelectionResult, p_text
-from modifind.result.uncontrolled import control_sentence
 
 MAX_LISTED = 8
 MAX_NAME_WIDTH = 400.0  # pixels

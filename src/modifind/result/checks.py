@@ -1,4 +1,4 @@
-"""Checks at the end of every fit: the finding, why it matters and what to do.
+"""Checks that every fit ends with: what was found, why it matters and what to do.
 
 A check that bears on validity decides whether the answer can be relied on, `SelectionResult.ok`; the others are notes.
 `check_kinds` says which is which. Thresholds are set by what a departure does to the answer, not by whether it is
@@ -18,12 +18,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
-from modifind.data.suspicious import MOST_SHARED
-from modifind.data.wording import counted, shortened
+from modifind.data.outcome import MAX_SHARED, MIN_EVENTS, MIN_SHARE
+from modifind.data.words import counted, shortened
 from modifind.inference.adjust import adjust_p_values
-from modifind.result.check_kinds import KINDS, UNSEEN, Check, check
-from modifind.result.outcome_checks import outcome_checks
-from modifind.result.uncontrolled import control_sentence, uncontrolled
+from modifind.result.concerns import KINDS, UNSEEN, Check, check, control_sentence, uncontrolled
 
 MIN_EFFECTIVE_SHARE = 0.05
 MIN_EFFECTIVE_ROWS = 30.0
@@ -246,8 +244,8 @@ def _order_check(feature: str, share: float) -> Check:
         f"{feature} nearly determines the outcome ({share:.0%}), or is determined by it: it looks as if it was "
         "measured with the outcome or derived from it."
     )
-    passed = share <= MOST_SHARED
-    return check("near_outcome", share, MOST_SHARED, passed, "", failing, passing=passing, feature=feature)
+    passed = share <= MAX_SHARED
+    return check("near_outcome", share, MAX_SHARED, passed, "", failing, passing=passing, feature=feature)
 
 
 def _arm_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
@@ -396,3 +394,48 @@ def _resampled_checks(table: pd.DataFrame, diagnostics: pd.DataFrame) -> Iterato
         text = f"P-value of {feature}: {p_value:.2g}; {reached} of {drawn} resamples reached the statistic."
         passed = chance >= limit or not apart
         yield check("resampled_p", chance, limit, passed, text, failing, passing="", feature=feature)
+
+
+MAX_GAIN = 2.3  # nats per row that an outcome which is a number leaves to be learned: 99% of its variance
+MAX_GAIN_SHARE = 0.85  # of what there is to be learned of an outcome of levels
+LEVELS = ("binary", "ordinal")
+
+
+def outcome_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
+    """Failed checks of whether columns give the outcome together and whether both arms have enough events."""
+    if parts := settings.get("outcome_parts"):
+        share = float(parts["share"])
+        text = (
+            f"{', '.join(parts['columns'])} together give the outcome by {parts['how']} ({share:.2%} of its variance): "
+        )
+        text += "it looks as if it was computed from them."
+        yield Check("outcome_parts", None, share, MIN_SHARE, False, text)
+    outcome = f"The outcome {settings.get('outcome_name') or ''}".strip()
+    for arm, counts in (settings.get("few_events") or {}).items():
+        events, rows, usual = int(counts["events"]), int(counts["rows"]), f"{counts['usual']:g}"
+        if events == 0 and not counts["binary"]:
+            text = f"{outcome} is constant ({usual}) in the {arm} arm: arms cannot be compared in what one has alone."
+            yield Check("constant_arm", None, 0.0, 1.0, False, text)
+        else:
+            text = f"{counted(events, 'row')} of {rows} in the {arm} arm {'has' if events == 1 else 'have'} an outcome "
+            text += f"other than {usual}. " if events else f"other than {usual}: it is constant there. "
+            text += "P-values and limits are rough where events are so few, and power is low."
+            yield Check("few_events", None, float(events), float(MIN_EVENTS), False, text)
+    yield from _given_check(settings)
+
+
+def _given_check(settings: Mapping[str, Any]) -> Iterator[Check]:
+    """Whether held-out rows are predicted better than is plausible for an outcome measured later."""
+    model, kind = settings.get("model") or {}, settings.get("outcome_kind")
+    gain = model.get("gain_over_marginal")
+    if gain is None or kind == "count":  # of large counts there is more to learn
+        return
+    value, limit = float(gain), MAX_GAIN
+    text = f"The model of the outcome predicts held-out rows {gain:.1f} nats per row better than none does"
+    if kind in LEVELS:
+        left = -max(model["held_out_log_likelihood"].values(), default=-math.inf)
+        value, limit = gain / (gain + left), MAX_GAIN_SHARE
+        text = f"The model of the outcome explains {value:.0%} of what can be learned of held-out rows"
+    if value > limit:
+        text += ": some columns together all but determine the outcome, as what is measured before it does not."
+        yield Check("outcome_given", None, value, limit, False, text)

@@ -8,7 +8,7 @@ from typing import Annotated
 import pandas as pd
 from scipy.stats import binom
 
-from modifind.data.wording import counted
+from modifind.data.words import counted
 
 UNLIKELY = 0.05
 COLUMNS = {"run": "int", "feature": "text", "p_value": "float", "selected": "bool"}  # with the types of their values

@@ -15,18 +15,13 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 
-from modifind.data.wording import counted
+from modifind.data.words import counted
 from modifind.result.checks import as_frame
-from modifind.result.codec import ColumnType, decode, encode, parse_json
-from modifind.result.concerns import concerns
-from modifind.result.consistency import check_consistency
+from modifind.result.concerns import concerns, control_sentence
+from modifind.result.files import ColumnType, decode, encode, parse_json, write_text
 from modifind.result.placebo_result import PlaceboResult
-from modifind.result.safe_csv import safe_csv
-from modifind.result.settings import Settings
-from modifind.result.several_arms import merged_texts
-from modifind.result.tables import as_html, as_latex, as_markdown
-from modifind.result.uncontrolled import control_sentence
-from modifind.result.writing import write_text
+from modifind.result.presentation import as_html, as_latex, as_markdown, merged_texts, safe_csv
+from modifind.result.settings import Settings, check_consistency
 
 FAMILY = "modifind-result-"
 FORMAT = f"{FAMILY}1"

@@ -1,11 +1,17 @@
-"""What settings of a result must be for reports, figures and lines to be made of them; others may be anything."""
+"""Settings of a result that was read, and what its parts must have in common; messages name the place in the file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypedDict
 
-from modifind.result.codec import Cell, decode, refuse
+import numpy as np
+import pandas as pd
+
+from modifind.result.concerns import KINDS as CHECKS
+from modifind.result.files import Cell, check_entries, column_type, decode, refuse
 
 Named = TypedDict("Named", {"class": str})
 
@@ -141,3 +147,152 @@ def _of_test(settings: Mapping[str, Any]) -> Any:
     statistic = settings.get("statistic")
     name = statistic.get("class") if isinstance(statistic, Mapping) else None
     return _ByLikelihood if name == "EffectLikelihood" else _ByKernel if name == "WCMMD" else _ByResampling
+
+
+FEATURE = "a feature of table.index"
+KINDS = ("continuous", "discrete", "group")
+TESTS = ("mean", "distribution", "modification")
+EXPLANATIONS = ("curves", "densities", "bounds", "bound_tests")
+PLACES = ("value", "outcome")
+LABELS = ("value", "quantity", "part")  # columns that need not be numbers
+OVERLAP = ("effective_rows_treated", "effective_rows_control", "extreme_share", "auc")
+OVERLAP_POPULATION = ("overlap_rows_treated", "overlap_rows_control", "outside_share_treated", "outside_share_control")
+LIMIT, OTHER_LIMIT = re.compile("(_low|_high)$"), {"_low": "_high", "_high": "_low"}
+PROBABILITY = re.compile(r"(^|_)p(_value|_adjusted)?$|_adjusted$")
+
+
+def check_consistency(result: Any) -> None:
+    """Refuse a result whose parts do not belong together.
+
+    Parameters
+    ----------
+    result : SelectionResult
+        As it was read.
+
+    Raises
+    ------
+    ValueError
+        Names the place in the file, what was expected and what was found.
+    """
+    check_settings(result.settings)
+    features = list(result.table.index)
+    _check_features(features, list(result.table["kind"]))
+    _check_selected(result.table)
+    if result.by_arm is None:
+        _check_two_arms(result, features)
+    for label, contrast in (result.by_arm or {}).items():
+        _check_contrast(label, contrast, features)
+    _check_probabilities(result)
+
+
+def _check_contrast(label: str, contrast: Any, features: list[Any]) -> None:
+    if contrast.by_arm is not None or list(contrast.table.index) != features:
+        raise ValueError(f"by_arm.{label}: expected a result of two arms with the features of table.index")
+    try:
+        check_consistency(contrast)
+    except ValueError as error:
+        raise ValueError(f"by_arm.{label}.{error}") from None
+
+
+def _check_two_arms(result: Any, features: list[Any]) -> None:
+    even = result.settings.get("population") == "overlap" or OVERLAP_POPULATION[0] in result.overlap
+    check_entries(result.overlap, OVERLAP + OVERLAP_POPULATION * even, "overlap")
+    for table_name in ("diagnostics", "changes", "pit_histogram"):
+        index = list(getattr(result, table_name).index)
+        if index != features and (index or table_name == "diagnostics"):
+            raise ValueError(f"{table_name}.index: expected the features of table.index, in the same order")
+    _check_whole(result, features)
+    _check_columns(result)
+    _check_explanations(result)
+    _check_checks(result, features)
+
+
+def _check_features(features: list[Any], kinds: list[Any]) -> None:
+    _check_each("table.index", features, lambda name: isinstance(name, str), "text")
+    _check_each("table.columns.kind", kinds, KINDS.__contains__, _one_of(KINDS))
+    if len(set(features)) < len(features):
+        raise ValueError("table.index: a feature appears twice")
+
+
+def _check_selected(table: pd.DataFrame) -> None:
+    """Refuse a feature that is selected without having been tested."""
+    wanted = "a number, as the feature is selected"
+    for name in ("p_value", "p_adjusted"):
+        for position in np.flatnonzero(table["selected"] & table[name].isna()):
+            raise ValueError(f"table.columns.{name}[{position}]: expected {wanted}, found NaN")
+
+
+def _check_columns(result: Any) -> None:
+    """Every feature, or every column of one that is a group, has a curve and a kind."""
+    kinds = result.table["kind"].to_dict()
+    columns = {column: name for name in kinds for column in result.groups.get(name, [name])}
+    for column, name in columns.items():
+        if column not in result.curves:
+            raise ValueError(f"curves: no curve of {column!r}, which is of the feature {name!r} of table.index")
+        if {**kinds, **result.settings.get("group_column_kinds", {})}.get(column, "group") == "group":
+            raise ValueError(f"settings.group_column_kinds: no kind of {column!r}, which is of the group {name!r}")
+    for column in result.curves:
+        if column not in columns:
+            raise ValueError(f"curves.{column}: table.index has no such feature")
+
+
+def _check_explanations(result: Any) -> None:
+    for part in EXPLANATIONS:
+        for column, frame in getattr(result, part).items():
+            if column not in result.curves:
+                raise ValueError(f"{part}.{column}: curves has no such column")
+            if frame.empty and part != "curves":
+                raise ValueError(f"{part}.{column}: no rows")
+            _check_explanation(f"{part}.{column}", frame)
+
+
+def _check_whole(result: Any, features: list[Any]) -> None:
+    """Tests are those that there are, and subgroups those of features."""
+    _check_each("tests.index", result.tests.index, TESTS.__contains__, _one_of(TESTS))
+    _check_each("subgroups.columns.feature", result.subgroups["feature"], features.__contains__, FEATURE)
+    for name in ("n_treated", "n_control"):
+        _check_each(f"subgroups.columns.{name}", result.subgroups[name], lambda count: count >= 0, "a number of rows")
+
+
+def _check_checks(result: Any, features: list[Any]) -> None:
+    known = [None, *features, *(result.settings.get("adjust_for") or ())]  # columns that are checked, too
+    _check_each("checks.columns.name", result.checks["name"], CHECKS.__contains__, "a kind of check")
+    named = [name if isinstance(name, str | None) else math.nan for name in result.checks["feature"]]
+    _check_each("checks.columns.feature", named, known.__contains__, f"{FEATURE} or null")
+
+
+def _check_explanation(path: str, frame: pd.DataFrame) -> None:
+    """A table of numbers, mostly along the values of a column; limits come in pairs."""
+    for name in frame.columns:
+        kind, pair = column_type(frame[name]), LIMIT.sub(lambda end: OTHER_LIMIT[end[0]], name)
+        if pair not in frame:
+            raise ValueError(f"{path}.columns: {name} without {pair}")
+        if name in PLACES and kind == "float":
+            _check_each(f"{path}.columns.{name}", frame[name], lambda x: not math.isinf(x), "a finite number, or 'NaN'")
+        wanted = ("bool",) if name == "low_support" else ("float", "int")
+        if name not in LABELS and kind not in wanted and len(frame):
+            refuse(f"{path}.types.{name}", repr(wanted[0]), kind)
+
+
+def _check_probabilities(result: Any) -> None:
+    frames = {part: getattr(result, part) for part in ("table", "diagnostics", "changes", "tests", "subgroups")}
+    frames |= {f"bound_tests.{column}": frame for column, frame in result.bound_tests.items()}
+    if result.placebo is not None:
+        frames["placebo.table"] = result.placebo.table
+        if not 0.0 <= result.placebo.chance <= 1.0:
+            refuse("placebo.chance", "a number from 0 to 1", result.placebo.chance)
+    for path, frame in frames.items():
+        for name in frame.columns:
+            if PROBABILITY.search(name) and column_type(frame[name]) == "float":
+                wanted = "a number from 0 to 1, or 'NaN'"
+                _check_each(f"{path}.columns.{name}", frame[name], lambda p: math.isnan(p) or 0 <= p <= 1, wanted)
+
+
+def _check_each(path: str, values: Iterable[Any], good: Callable[[Any], bool], wanted: str) -> None:
+    for position, value in enumerate(values):
+        if not good(value):
+            refuse(f"{path}[{position}]", wanted, value)
+
+
+def _one_of(names: tuple[str, ...]) -> str:
+    return f"one of {', '.join(map(repr, names))}"

@@ -2,8 +2,7 @@
 
 from modifind.statistics.contract import Column, Nuisances, PreparedTerms, Statistic, Terms
 from modifind.statistics.effect_likelihood import EffectLikelihood
-from modifind.statistics.importance import wcmmd_importance
-from modifind.statistics.wcmmd import WCMMD
+from modifind.statistics.wcmmd import WCMMD, wcmmd_importance
 
 __all__ = [
     "WCMMD",

@@ -10,9 +10,9 @@ from scipy.optimize import minimize
 
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
-from modifind.nuisance.outcome.contract import own_arm
+from modifind.nuisance.outcome.contract import observed_arm
 from modifind.nuisance.outcome.stacking import WEIGHED_ROWS, CrossFit, arm_shapes
-from modifind.nuisance.regression.blocks import random_rows
+from modifind.nuisance.regression.penalised import random_rows
 from modifind.statistics.direct import SHAPE_SCORES, Ranks, residual_scores
 from modifind.statistics.families import Family
 
@@ -127,7 +127,9 @@ class ArmTraits:
         """Traits that the rows of a cross-fit show."""
         row_shapes = arm_shapes(y, a, cross.location, cross.scale, family=family, weights=weights)
         shapes = float(row_shapes[np.argmax(a == 0)]), float(row_shapes[np.argmax(a == 1)])
-        shape = family.best_shape(family.residual(y, own_arm(cross.location, a), own_arm(cross.scale, a)), weights)
+        shape = family.best_shape(
+            family.residual(y, observed_arm(cross.location, a), observed_arm(cross.scale, a)), weights
+        )
         rows = random_rows(y.size, WEIGHED_ROWS)
         location, scale = cross.location[rows], cross.scale[rows]
         common = CommonPart.of(family, location, scale, scores[rows])
@@ -205,7 +207,7 @@ def _calibration(
     weights: Weights,
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """Shift and share of both contrasts with the largest likelihood of some rows, shares between 0 and 1."""
-    moved, eta, unit = family.rebased(y, common.location, own_arm(scale, arm))
+    moved, eta, unit = family.rebased(y, common.location, observed_arm(scale, arm))
     apart = contrasts(family, location / unit, scale)
     middle = [float(weights.mean(contrast)) for contrast in apart]
     by_location = np.stack((np.ones(y.size), apart[0] - middle[0])) * (arm - common.share)
@@ -218,8 +220,8 @@ def _calibration(
         # of how the arms differ.
         start += [middle[1], 0.5]
         bounds += [(min(middle[1], 0.0) - MAX_BEYOND, max(middle[1], 0.0) + MAX_BEYOND), (0.0, 1.0)]
-        distance = np.abs(y - own_arm(location, arm))
-        if family.has_shape and np.median(distance) < PILED_RESIDUAL * np.median(own_arm(scale, arm)):
+        distance = np.abs(y - observed_arm(location, arm))
+        if family.has_shape and np.median(distance) < PILED_RESIDUAL * np.median(observed_arm(scale, arm)):
             start[2:], bounds[2:] = [0.0, 0.0], [(0.0, 0.0), (0.0, 0.0)]
 
     def loss(free: Array) -> tuple[float, Array]:

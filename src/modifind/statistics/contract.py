@@ -19,16 +19,15 @@ from sklearn.base import BaseEstimator
 
 from modifind._typing import Array, Ints
 from modifind.data.clusters import Clusters
-from modifind.data.feature_groups import Feature
-from modifind.data.feature_matrix import FeatureTable
+from modifind.data.features import Feature, FeatureTable
 from modifind.data.weights import Weights
-from modifind.data.wording import check_part, named
+from modifind.data.words import check_part, named
 
 if TYPE_CHECKING:
     from modifind.nuisance.conditional.contract import RowGrid
     from modifind.statistics.direct import DirectTerms
     from modifind.statistics.families import Family
-    from modifind.statistics.reuse import Reuse
+    from modifind.statistics.row_terms import Reuse
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Nuisances:
     Examples
     --------
     >>> import numpy as np
-    >>> from modifind.data.feature_matrix import FeatureTable
+    >>> from modifind.data.features import FeatureTable
     >>> from modifind.statistics import Nuisances
     >>> table = FeatureTable(("age",), np.array([[40.0], [50.0], [60.0], [70.0]]), (None,))
     >>> outcome, arms, scores = np.array([1.0, 2.0, 2.0, 4.0]), np.array([0, 1, 0, 1]), np.full(4, 0.5)
@@ -191,7 +190,7 @@ class PreparedTerms(ABC):
 
     Attributes
     ----------
-    tells_changes : bool
+    tests_changes : bool
         Whether ``terms(..., parts=True)`` also gives what rows add to the tests of what a feature changes.
 
     Examples
@@ -220,7 +219,7 @@ class PreparedTerms(ABC):
     'X5'
     """
 
-    tells_changes: ClassVar[bool] = False
+    tests_changes: ClassVar[bool] = False
 
     @abstractmethod
     def at(self, rows: Nuisances) -> Self:
@@ -254,7 +253,7 @@ class PreparedTerms(ABC):
         """P-value for the distribution of a feature being right where it matters; NaN if that is not tested."""
         return float("nan")
 
-    def remembering(self, features: Sequence[Feature]) -> Self:
+    def with_directions(self, features: Sequence[Feature]) -> Self:
         """The same, keeping for other rows what depends on these rows for some features."""
         return self
 

@@ -41,8 +41,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from modifind._typing import Array, Ints
-from modifind.data.feature_groups import Feature, members_of
-from modifind.data.feature_matrix import FeatureTable
+from modifind.data.features import Feature, FeatureTable, members_of
 from modifind.nuisance.conditional.contract import RowGrid
 
 MAX_SQUARE = 100.0

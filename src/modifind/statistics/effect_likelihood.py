@@ -6,7 +6,7 @@ is held still at the observed row: the common location ``b = (1 - s) mu_0 + s mu
 precision, and the common log-scale ``c``, midway.
 
 For feature m let V be drawn from its distribution given the other features and the treatment, tilted to where both arms
-are (`engine.overlap_conditional`), let D(v) and d(v) be the contrasts of a row whose m-th feature is v, and let Dbar
+are (`engine.sums`), let D(v) and d(v) be the contrasts of a row whose m-th feature is v, and let Dbar
 and dbar be their means over V: those if the feature modified nothing. A row's residual u is that of its outcome at
 location ``b + (a - s) Dbar`` and log-scale ``c + (a - 1/2) dbar``, Dbar and dbar taken as far as held-out rows bear
 them out (`arms.ArmTraits`). With e the propensity score, K the precision of a contrast of locations, w u the score of a
@@ -44,14 +44,14 @@ from sklearn.base import clone
 
 from modifind._torch import check_device, import_torch
 from modifind.data.weights import check_takes_weights
-from modifind.nuisance.outcome.contract import own_arm
+from modifind.nuisance.outcome.contract import observed_arm
 from modifind.nuisance.outcome.learners import resolve_learners
 from modifind.nuisance.outcome.stacking import OutcomeRows, cross_fit
 from modifind.statistics.arms import ArmTraits
 from modifind.statistics.contract import Nuisances, Statistic
 from modifind.statistics.families import Family, family_of
-from modifind.statistics.likelihood_terms import ArmFit
 from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
+from modifind.statistics.row_terms import ArmFit
 
 NO_MODIFICATION = "the difference between the arms' outcome distributions does not depend on the feature"
 
@@ -142,7 +142,9 @@ class EffectLikelihood(Statistic):
         for folds in nuisances.folds:
             rows = OutcomeRows(table.design, treatment, y, folds, weights, table.gaps, table.coded)
             cross = cross_fit(candidates, rows, family, nuisances.n_jobs)
-            fitted = family.fitted(y, own_arm(cross.location, treatment), own_arm(cross.scale, treatment), weights)
+            fitted = family.fitted(
+                y, observed_arm(cross.location, treatment), observed_arm(cross.scale, treatment), weights
+            )
             traits = ArmTraits.of(fitted, cross, y, treatment, scores, weights)
             fits.append(ArmFit.of(cross, traits, table.design, y, treatment, scores))
         return PreparedEffectLikelihood(table, y, treatment, tuple(fits), weights, nuisances.clusters)

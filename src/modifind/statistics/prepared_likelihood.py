@@ -12,21 +12,28 @@ from numpy.typing import NDArray
 
 from modifind._typing import Array, Ints
 from modifind.data.clusters import Clusters
-from modifind.data.feature_groups import Feature, columns_of, encode
-from modifind.data.feature_matrix import FeatureTable
+from modifind.data.features import Feature, FeatureTable, columns_of, encode
 from modifind.data.weights import Weights
 from modifind.nuisance.conditional.contract import RowGrid
-from modifind.nuisance.outcome.marginal import marginal_log_likelihood
+from modifind.nuisance.outcome.contract import marginal_log_likelihood
 from modifind.nuisance.outcome.stacking import describe
-from modifind.nuisance.regression.misfit import Misfit
-from modifind.statistics.along_grid import along_grid
+from modifind.nuisance.regression.screening import Misfit
 from modifind.statistics.arms import contrasts
 from modifind.statistics.contract import Nuisances, PreparedTerms, Terms
 from modifind.statistics.direct import DirectTerms, Scores, ValueFunctions
 from modifind.statistics.families import Family
-from modifind.statistics.level_groups import LevelGroups
-from modifind.statistics.likelihood_terms import MEAN, OUTCOME, SPREAD, WHOLE, ArmFit, Part, RowTerms
-from modifind.statistics.reuse import Reuse
+from modifind.statistics.row_terms import (
+    MEAN,
+    OUTCOME,
+    SPREAD,
+    WHOLE,
+    ArmFit,
+    LevelGroups,
+    Part,
+    Reuse,
+    RowTerms,
+    along_grid,
+)
 
 LEAST_EXCESS = 1e-3
 SMALLEST = 1e-300  # p-value
@@ -54,7 +61,7 @@ class PreparedEffectLikelihood(PreparedTerms):
     weights: Weights
     clusters: Clusters
     functions: Mapping[Feature, ValueFunctions | None] = field(default_factory=dict)
-    tells_changes = True
+    tests_changes = True
 
     def at(self, rows: Nuisances) -> PreparedEffectLikelihood:
         """The same models for other rows, none of which they have seen; folds say which model scores a row."""
@@ -65,7 +72,7 @@ class PreparedEffectLikelihood(PreparedTerms):
         known = rows.table, y, rows.arms, tuple(fits), rows.weights, rows.clusters
         return PreparedEffectLikelihood(*known, self.functions)
 
-    def remembering(self, features: Sequence[Feature]) -> PreparedEffectLikelihood:
+    def with_directions(self, features: Sequence[Feature]) -> PreparedEffectLikelihood:
         """The same with what the direct component looks at along some features as these rows tell it."""
         return replace(self, functions={feature: self.direct_functions(feature) for feature in features})
 

@@ -16,8 +16,13 @@ from numpy.typing import NDArray
 
 from modifind._torch import OnDevice
 from modifind._typing import Array
-from modifind.statistics.kernel_sums import NEGLIGIBLE_WEIGHT
-from modifind.statistics.kernels import MAX_DENSE_RANGE, NODES_PER_BANDWIDTH, QUADRATURE_WEIGHT, REACH
+from modifind.statistics.kernels import (
+    MAX_DENSE_RANGE,
+    NEGLIGIBLE_WEIGHT,
+    NODES_PER_BANDWIDTH,
+    QUADRATURE_WEIGHT,
+    REACH,
+)
 from modifind.statistics.prepared_wcmmd import PreparedWCMMD
 
 if TYPE_CHECKING:

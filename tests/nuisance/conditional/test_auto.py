@@ -5,7 +5,8 @@ from scipy.special import expit
 
 from conftest import ar_normal, confounded_table, seed_of
 from modifind.data.schema import read_features
-from modifind.nuisance.conditional import AutoSampler, auto
+from modifind.nuisance.conditional import AutoSampler
+from modifind.nuisance.conditional import adaptive as auto
 
 
 def chosen(frame, feature=0, seed=0, **settings):

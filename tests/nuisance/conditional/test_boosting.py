@@ -4,7 +4,8 @@ import pytest
 
 from conftest import seed_of
 from modifind.data.schema import read_features
-from modifind.nuisance.conditional import BoostingSampler, splines
+from modifind.nuisance.conditional import BoostingSampler
+from modifind.nuisance.conditional import adaptive as splines
 
 
 def conditional_of(frame, treatment, feature=0, **settings):

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from conftest import BLOCK_TORCH, ROOT
-from modifind.data.feature_matrix import FeatureTable
+from modifind.data.features import FeatureTable
 from modifind.data.schema import read_features
 from modifind.nuisance.conditional.cvae import CVAESampler
 

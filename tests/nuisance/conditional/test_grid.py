@@ -16,9 +16,14 @@ from modifind.nuisance.conditional import (
     MarginalSampler,
     SplineSampler,
 )
-from modifind.nuisance.conditional.base import CategoricalConditional, NormalConditional, PoolConditional
-from modifind.nuisance.conditional.decoder import GRID_BLOCK, CVAEConditional, Decoder, latent_nodes
-from modifind.nuisance.conditional.grid import N_GRID, cell_grid
+from modifind.nuisance.conditional.cvae import GRID_BLOCK, CVAEConditional, Decoder, latent_nodes
+from modifind.nuisance.conditional.distributions import (
+    N_GRID,
+    CategoricalConditional,
+    NormalConditional,
+    PoolConditional,
+    cell_grid,
+)
 
 ALL = slice(None)
 N_DRAWS = 20_000

@@ -8,13 +8,12 @@ from scipy.stats import binom
 from conftest import runs
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.data.clusters import is_within
-from modifind.data.determined import find_determined
+from modifind.data.determined import cluster_features, find_determined
 from modifind.data.schema import read_features
-from modifind.data.within_clusters import cluster_features
-from modifind.engine.models import DETERMINED
+from modifind.engine.preparation import DETERMINED
 from modifind.inference.sums import analytic_test, cluster_terms
 from modifind.nuisance.conditional import GaussianSampler
-from modifind.nuisance.conditional.per_cluster import ClusterConditional, ClusterSampler
+from modifind.nuisance.conditional.special_columns import ClusterConditional, ClusterSampler
 
 QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "explain": False}
 

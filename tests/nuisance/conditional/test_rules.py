@@ -10,7 +10,7 @@ import pytest
 
 from conftest import OracleSampler, confounded_table, seed_of
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.data.feature_matrix import FeatureTable
+from modifind.data.features import FeatureTable
 from modifind.data.schema import read_features
 from modifind.nuisance.conditional import (
     AutoSampler,
@@ -20,9 +20,9 @@ from modifind.nuisance.conditional import (
     MarginalSampler,
     SplineSampler,
 )
-from modifind.nuisance.conditional.base import NormalConditional
 from modifind.nuisance.conditional.contract import Calibration, without_rows
-from modifind.nuisance.conditional.rules import CategoryRule, NormalRule, ResidualRule
+from modifind.nuisance.conditional.distributions import NormalConditional
+from modifind.nuisance.conditional.sampler import CategoryRule, NormalRule, ResidualRule
 
 FEATURES = ("linear", "curved", "zeros", "group")
 NO_TORCH = importlib.util.find_spec("torch") is None

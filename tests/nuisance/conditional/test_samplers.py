@@ -16,8 +16,8 @@ from modifind.nuisance.conditional import (
     SplineSampler,
     resolve_sampler,
 )
-from modifind.nuisance.conditional.base import CategoricalConditional, NormalConditional
-from modifind.nuisance.conditional.pit import binned_log_score, marginal_log_score, value_bins
+from modifind.nuisance.conditional.contract import binned_log_score, marginal_log_score, value_bins
+from modifind.nuisance.conditional.distributions import CategoricalConditional, NormalConditional
 
 SAMPLERS = (GaussianSampler, SplineSampler, BoostingSampler, MarginalSampler, AutoSampler, OracleSampler)
 

@@ -5,8 +5,9 @@ from sklearn.linear_model import Ridge
 
 from modifind.data.schema import read_features
 from modifind.data.weights import Weights
-from modifind.nuisance.conditional import AutoSampler, BoostingSampler, GaussianSampler, wide
-from modifind.nuisance.conditional.wide import CrossFittedRidge
+from modifind.nuisance.conditional import AutoSampler, BoostingSampler, GaussianSampler
+from modifind.nuisance.conditional import gaussian as wide
+from modifind.nuisance.conditional.gaussian import CrossFittedRidge
 
 
 def autoregressive(seed, n, d, correlation=0.5):
@@ -87,8 +88,8 @@ def test_ordinary_tables_keep_the_shared_factorisation(monkeypatch):
 
     monkeypatch.setattr("modifind.nuisance.conditional.gaussian.CrossFittedRidge.of", refuse)
     monkeypatch.setattr("modifind.nuisance.conditional.gaussian.Association", refuse)
-    monkeypatch.setattr("modifind.nuisance.conditional.splines.Association", refuse)
-    monkeypatch.setattr("modifind.nuisance.regression.misfit.Association", refuse)
+    monkeypatch.setattr("modifind.nuisance.conditional.adaptive.Association", refuse)
+    monkeypatch.setattr("modifind.nuisance.regression.screening.Association", refuse)
     x, a = autoregressive(4, 120, 50)
     x[:, 3] = x[:, 2] ** 2 + 0.1 * x[:, 3]
     sampler = AutoSampler().fit(read_features(x), a, np.random.SeedSequence(0))
@@ -117,7 +118,7 @@ def test_trees_see_neighbours_and_the_treatment(monkeypatch):
 
 
 def test_products_are_formed_of_few_columns(monkeypatch):
-    from modifind.nuisance.regression import misfit
+    from modifind.nuisance.regression import screening as misfit
 
     sizes = []
     ratio = misfit._squared_ratio

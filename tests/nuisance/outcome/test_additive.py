@@ -9,11 +9,17 @@ from scipy.stats import t
 from modifind.data.weights import Weights
 from modifind.nuisance.outcome import AdditiveLearner
 from modifind.nuisance.outcome.additive import ArmLocations
-from modifind.nuisance.regression.density import SHAPES, best_shape, student_log_density
-from modifind.nuisance.regression.evidence import STRONGEST, solve_ridge, symmetric, updated_penalties
-from modifind.nuisance.regression.scale import ScaleModel
-from modifind.nuisance.regression.splines import ColumnBasis
-from modifind.nuisance.regression.terms import AdditiveTerms
+from modifind.nuisance.regression.penalised import (
+    SHAPES,
+    STRONGEST,
+    ScaleModel,
+    best_shape,
+    solve_ridge,
+    student_log_density,
+    symmetric,
+    updated_penalties,
+)
+from modifind.nuisance.regression.terms import AdditiveTerms, ColumnBasis
 
 COLUMNS = {
     "normal": lambda rng: rng.normal(3.0, 2.0, size=300),

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from modifind.datasets import make_modifiers
-from modifind.nuisance.outcome import AdditiveClassifier, AdditiveLearner, BoostingLearner, boosting, stacking
+from modifind.nuisance.outcome import AdditiveClassifier, AdditiveLearner, BoostingLearner, stacking
+from modifind.nuisance.outcome import additive as boosting
 from modifind.nuisance.outcome.learners import resolve_learners
 from modifind.nuisance.outcome.stacking import OutcomeRows, cross_fit
 from modifind.nuisance.propensity.scores import arm_folds
-from modifind.nuisance.regression import blocks
-from modifind.nuisance.regression.blocks import quadratic_forms, random_rows, row_blocks, scaled_gram
-from modifind.nuisance.regression.splines import _inner_product, _interpolate, _quantiles
-from modifind.nuisance.regression.terms import AdditiveTerms
+from modifind.nuisance.regression import penalised as blocks
+from modifind.nuisance.regression.penalised import quadratic_forms, random_rows, row_blocks, scaled_gram
+from modifind.nuisance.regression.terms import AdditiveTerms, _inner_product, _interpolate, _quantiles
 from modifind.statistics.families import StudentT
 
 SIZES = [1, 7, 100, 1000]

@@ -8,7 +8,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from conftest import quiet_fit
 from modifind import EffectLikelihood
 from modifind.nuisance.outcome import AdditiveClassifier, AdditiveLearner, BoostingLearner, NeuralLearner
-from modifind.nuisance.outcome.contract import own_arm, predict_along, predict_arms
+from modifind.nuisance.outcome.contract import observed_arm, predict_along, predict_arms
 from modifind.nuisance.outcome.learners import resolve_learners
 from modifind.nuisance.outcome.stacking import OutcomeRows, StackedModel, cross_fit, describe
 from modifind.nuisance.propensity.scores import arm_folds
@@ -99,7 +99,7 @@ def coins():
     rng = np.random.default_rng(3)
     X, a = rng.normal(size=(1500, 3)), rng.integers(0, 2, size=1500)
     chance = np.stack((expit(X[:, 0]), expit(X[:, 0] + 1.5 * X[:, 1])), axis=1)
-    return X, a, (rng.random(1500) < own_arm(chance, a)).astype(float), chance
+    return X, a, (rng.random(1500) < observed_arm(chance, a)).astype(float), chance
 
 
 @pytest.mark.parametrize("n_knots", [0, 12])

@@ -17,7 +17,7 @@ from modifind.nuisance.outcome import neural
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.contract import predict_arms
 from modifind.nuisance.outcome.neural import NeuralLearner, _arm_constants, _held_out
-from modifind.nuisance.regression.density import student_log_density
+from modifind.nuisance.regression.penalised import student_log_density
 
 SOURCES = ROOT / "src"
 

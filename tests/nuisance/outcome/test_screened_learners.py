@@ -3,8 +3,9 @@ import pytest
 
 from modifind import EffectLikelihood
 from modifind.data.weights import Weights
-from modifind.nuisance.outcome import AdditiveClassifier, AdditiveLearner, BoostingLearner, screening
-from modifind.nuisance.outcome.screening import SubsetLearner, screened_columns
+from modifind.nuisance.outcome import AdditiveClassifier, AdditiveLearner, BoostingLearner
+from modifind.nuisance.outcome import columns as screening
+from modifind.nuisance.outcome.columns import SubsetLearner, screened_columns
 from modifind.nuisance.outcome.stacking import OutcomeRows, cross_fit
 from modifind.nuisance.propensity.scores import arm_folds
 from modifind.statistics import Nuisances

@@ -1,16 +1,109 @@
-"""Which files a user means, and how each is read."""
+"""Which files a user means, and how each is opened: text, Parquet files with or without an index, Dask tables."""
 
 from __future__ import annotations
 
 import glob
+import json
+import os
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, cast
 
+import numpy as np
 import pandas as pd
 
-from modifind.data.files.parquet import open_parquet
-from modifind.data.files.text import COMPRESSIONS, Dialect, TextFile, kind_of, open_text
+from modifind.data.files.text import COMPRESSIONS, Dialect, TextFile, kind_of, open_text, readable
+from modifind.data.words import listed, repeated
+
+
+@dataclass(frozen=True)
+class ParquetFile:
+    """A Parquet file; `open_parquet` makes one.
+
+    An index that has a name is a column like others, and one that has none is left out.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    stored : dict
+        Names of the columns and what they are called in the file.
+    n_rows : int
+        Number of rows.
+    counted : dict
+        Names, starts and steps of an index of equal steps, which is not stored row by row.
+    """
+
+    path: Path
+    stored: dict[str, str]
+    n_rows: int
+    counted: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return [*self.stored, *self.counted]
+
+    def read(self) -> pd.DataFrame:
+        """The whole table."""
+        with readable(self.path):
+            return self._frame(_opened(self.path).read(list(self.stored.values())), self.names, 0)
+
+    def batches(self, columns: Sequence[str], n_rows: int) -> Iterator[pd.DataFrame]:
+        """Some of the columns, so many rows at a time."""
+        start = 0
+        with readable(self.path):
+            # A counted index is as long as the others are, so that one of them is read in any case.
+            used = [self.stored[name] for name in columns if name in self.stored] or list(self.stored.values())[:1]
+            for batch in _opened(self.path).iter_batches(n_rows, columns=used):
+                yield self._frame(batch, columns, start)
+                start += batch.num_rows
+
+    def _frame(self, rows: Any, columns: Sequence[str], start: int) -> pd.DataFrame:
+        """Rows of the file as pandas has them, types of its own included, without an index of their own."""
+        metadata = dict(rows.schema.metadata or {})
+        if b"pandas" in metadata:
+            metadata[b"pandas"] = json.dumps(json.loads(metadata[b"pandas"]) | {"index_columns": []}).encode()
+        frame = rows.replace_schema_metadata(metadata).to_pandas()
+        names = {stored: name for name, stored in self.stored.items()}
+        frame.columns = pd.Index([names[stored] for stored in rows.schema.names])
+        for name, (first, step) in self.counted.items():
+            frame[name] = first + step * np.arange(start, start + len(frame))
+        return frame[list(columns)]
+
+
+def open_parquet(path: Path) -> ParquetFile:
+    """Look at the columns of a Parquet file."""
+    with readable(path):
+        file = _opened(path)
+        schema, n_rows = file.schema_arrow, int(file.metadata.num_rows)
+        metadata = schema.pandas_metadata or {}
+        index = metadata.get("index_columns", [])
+        stored = [(name, name) for name in schema.names if name not in index] + _index_columns(metadata)
+        counts = [level for level in index if isinstance(level, dict) and level.get("name") is not None]
+        counted = {str(level["name"]): (int(level["start"]), int(level["step"])) for level in counts}
+        if twice := repeated([*(name for name, _ in stored), *counted]):
+            raise ValueError(f"{path} has several columns called {listed(twice)}, or an index; rename all but one")
+        return ParquetFile(path, dict(stored), n_rows, counted)
+
+
+def _index_columns(metadata: dict[str, Any]) -> list[tuple[str, str]]:
+    """Names of the levels of an index that are stored row by row, and what they are called in the file."""
+    shown = {column.get("field_name"): column.get("name") for column in metadata.get("columns", [])}
+    levels = [level for level in metadata.get("index_columns", []) if isinstance(level, str)]
+    return [(str(shown[level]), level) for level in levels if shown.get(level) is not None]
+
+
+def _opened(path: Path) -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise ValueError(f'reading {path} needs pyarrow: pip install "modifind[parquet]"') from None
+    return pyarrow.parquet.ParquetFile(path, pre_buffer=False)
+
 
 ENDINGS = f".csv, .tsv (also with {', '.join(COMPRESSIONS)}) or .parquet"
 
@@ -79,3 +172,70 @@ def _check_path(path: Path, dialect: Dialect | None) -> None:
     is_text = kind_of(path) in (".csv", ".tsv") or (dialect is not None and dialect.separator is not None)
     if path.suffix.lower() != ".parquet" and not is_text:
         raise ValueError(f"the data file must end in {ENDINGS} (any text, with --separator); found {str(path)!r}")
+
+
+def import_dask() -> Any:
+    """The distributed module, or what to do without it."""
+    try:
+        import distributed
+    except ImportError:
+        raise ImportError('tables on a cluster need dask: pip install "modifind[dask]"') from None
+    return distributed
+
+
+def read_table(pattern: str, dialect: Dialect | None = None) -> Any:
+    """A Dask DataFrame of the files that a pattern names, on disk or in a store that fsspec knows.
+
+    Text on a disk is looked at first; of text elsewhere the dialect says all that is known.
+    """
+    import_dask()
+    dialect = dialect or Dialect()
+    parquet = pattern.rstrip(f"/{os.sep}").lower().endswith(".parquet")
+    if not (parquet or dialect.separator or kind_of(Path(pattern)) in (".csv", ".tsv")):
+        raise ValueError(f"the data files must end in {ENDINGS}; found {pattern!r}")
+    try:
+        return _read_parquet(pattern) if parquet else _read_text(pattern, dialect)
+    except (OSError, ImportError, pd.errors.ParserError) as error:
+        raise ValueError(f"cannot read {pattern}: {error}") from None
+
+
+def _read_text(pattern: str, dialect: Dialect) -> Any:
+    import dask.dataframe
+
+    files = [open_text(path, dialect) for path in sorted(map(Path, glob.glob(pattern)))]
+    if not files:
+        separator = dialect.separator or ("\t" if kind_of(Path(pattern)) == ".tsv" else ",")
+        options = {"sep": separator, "decimal": dialect.decimal or ".", "encoding": dialect.encoding or "utf-8"}
+        return dask.dataframe.read_csv(pattern, **options)
+    _check_alike(files)
+    first = cast("TextFile", read_alike(files)[0])
+    # Bytes can be cut at line ends only where these are one byte and not compressed.
+    whole = Path(pattern).suffix.lower() in COMPRESSIONS or not first.encoding.startswith(("utf-8", "latin"))
+    cut = {"blocksize": None, "compression": "infer"} if whole else {}
+    return dask.dataframe.read_csv(pattern, encoding=first.encoding, **first.options, **cut)[first.names]
+
+
+def _read_parquet(pattern: str) -> Any:
+    """Parquet files, with an index that has a name as the last column."""
+    import dask.dataframe
+
+    files = [open_parquet(path) for path in sorted(map(Path, glob.glob(pattern))) if path.is_file()]
+    _check_alike(files)
+    if any(file.counted for file in files):
+        raise ValueError(f"{pattern} has an index that only counts rows, {listed(files[0].counted)}; leave --dask out")
+    frame = dask.dataframe.read_parquet(pattern, index=False)
+    if not files:
+        return frame[[name for name in frame.columns if not re.fullmatch(r"__index_level_\d+__", name)]]
+    stored = files[0].stored
+    return frame[list(stored.values())].rename(columns={field: name for name, field in stored.items()})
+
+
+def _check_alike(files: Sequence[DataFile]) -> None:
+    """Refuse files that differ in their columns: Dask reads all of them like the first."""
+    for first, file in product(files[:1], files[1:]):
+        if absent := [name for name in first.names if name not in file.names]:
+            raise ValueError(f"{file.path} has no column {listed(absent)}, which {first.path} has")
+        if not (isinstance(first, TextFile) and isinstance(file, TextFile)):
+            continue
+        if (file.header, file.encoding) != (first.header, first.encoding):
+            raise ValueError(f"{file.path} and {first.path} differ in the order of their columns or in their encoding")

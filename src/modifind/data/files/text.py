@@ -23,7 +23,7 @@ import pandas as pd
 
 from modifind._warned import warn
 from modifind.data.files.spellings import Spellings
-from modifind.data.wording import counted, listed, repeated
+from modifind.data.words import counted, listed, repeated
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zip", ".zst")
 BYTE_ORDER_MARKS = (  # those of UTF-32 first, which begin like those of UTF-16

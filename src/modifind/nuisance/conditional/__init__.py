@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from modifind.data.wording import check_part
-from modifind.nuisance.conditional.auto import AutoSampler
-from modifind.nuisance.conditional.boosting import BoostingSampler
+from modifind.data.words import check_part
+from modifind.nuisance.conditional.adaptive import AutoSampler, BoostingSampler, SplineSampler
 from modifind.nuisance.conditional.contract import Calibration, Conditional, ConditionalRule
 from modifind.nuisance.conditional.cvae import CVAESampler
+from modifind.nuisance.conditional.distributions import ConditionalGrid
 from modifind.nuisance.conditional.gaussian import GaussianSampler
-from modifind.nuisance.conditional.grid import ConditionalGrid
-from modifind.nuisance.conditional.incomplete import IncompleteSampler, for_gaps
-from modifind.nuisance.conditional.marginal import MarginalSampler
-from modifind.nuisance.conditional.sampler import BaseSampler
-from modifind.nuisance.conditional.splines import SplineSampler
+from modifind.nuisance.conditional.sampler import BaseSampler, MarginalSampler
+from modifind.nuisance.conditional.special_columns import IncompleteSampler, for_gaps
 
 _BY_NAME: dict[str, type[BaseSampler]] = {
     sampler.name: sampler

@@ -1,7 +1,12 @@
-"""The contract of samplers: rules, conditional distributions and their calibration.
+"""The contract of samplers: rules, conditional distributions, and how well these predict held-out rows.
 
 A *rule* is what a sampler has learned about one feature. Given rows of a table, it returns their distribution. Tables
 in memory, blocks of long ones, groups of features and features with missing values all get theirs from rules.
+
+A distribution that is right gives a value that only one row has a probability integral transform that is uniform. A
+value that k rows share, because it was rounded or because the distribution has an atom there, stands for an interval of
+probability, and every part of it is as likely. Such rows are spread evenly over their interval (Czado, Gneiting and
+Held, Biometrics 2009), which needs no random numbers.
 """
 
 from __future__ import annotations
@@ -10,9 +15,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+from scipy.stats import kstwo
 
 from modifind._typing import Array, Ints
-from modifind.data.feature_matrix import FeatureTable
+from modifind.data.features import FeatureTable
+from modifind.data.weights import Weights
 
 
 @dataclass(frozen=True)
@@ -98,7 +107,7 @@ class ConditionalRule(Protocol):
     --------
     >>> import numpy as np
     >>> from modifind.nuisance.conditional import Calibration
-    >>> from modifind.nuisance.conditional.base import NormalConditional
+    >>> from modifind.nuisance.conditional.distributions import NormalConditional
     >>> class Standard:  # a feature that is a standard normal variable, whatever the others are
     ...     calibration = Calibration("known", float("nan"), float("nan"), 0.0)
     ...     def conditional(self, table, treatment, parts):
@@ -153,3 +162,194 @@ def _refuse_lack(value: Any, source: str, *needed: str) -> None:
     lacks = [name for name in needed if not hasattr(value, name)]
     if lacks:
         raise ValueError(f"what {source} returns, {type(value).__name__}, has no {' and no '.join(lacks)}")
+
+
+NARROW = 1e-6  # probability below which an interval is a point
+N_TENTHS = 10
+CALIBRATION_DRAWS = 64
+N_BINS = 20
+MIXTURE = 1e-3  # of the even distribution, so that what has no chance costs much but not infinity
+
+
+def tie_cells(column: Array) -> Array:
+    """The interval that each value stands for under a distribution without atoms, shape (n, 2).
+
+    A value that no other row has stands for itself. One that several rows share has been rounded: it stands for all
+    that is nearer to it than to the next values of the column.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> tie_cells(np.array([1.0, 2.0, 2.0, 3.0, 5.0, 5.0])).tolist()
+    [[1.0, 1.0], [1.5, 2.5], [1.5, 2.5], [3.0, 3.0], [4.0, 6.0], [4.0, 6.0]]
+    """
+    distinct, place, counts = np.unique(column, return_inverse=True, return_counts=True)
+    if distinct.size == column.size or distinct.size == 1:
+        return np.column_stack((column, column))
+    half = np.diff(distinct) / 2
+    below, above = np.concatenate((half[:1], half)), np.concatenate((half, half[-1:]))
+    shared = counts > 1
+    return np.column_stack((distinct - shared * below, distinct + shared * above))[place]
+
+
+def uniformity(pit: Array, weights: Weights | None = None) -> tuple[float, float]:
+    """Kolmogorov-Smirnov distance from uniform, and its p-value.
+
+    Parameters
+    ----------
+    pit : array of shape (n, 2)
+        Lower and upper end of each row's interval of probability; the same number where the value is no tie.
+    weights : Weights, optional
+        How much each row counts.
+
+    Returns
+    -------
+    distance, p_value : float
+        The p-value is that of n single numbers, n being the effective number of rows where there are weights. Spread
+        rows vary less, so it is on the safe side of an alarm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> zeros = np.tile([0.0, 0.6], (60, 1))
+    >>> others = np.repeat(np.linspace(0.61, 0.99, 40), 2).reshape(40, 2)
+    >>> distance, p_value = uniformity(np.concatenate((zeros, others)))
+    >>> round(distance, 2), round(p_value, 2)
+    (0.01, 1.0)
+    """
+    low, high = pit[:, 0], pit[:, 1]
+    wide = high - low > NARROW
+    weights = Weights.of(weights, low.size)
+    counts, n_rows = weights.values, max(round(weights.effective_size), 1)
+    points = (low[~wide] + high[~wide]) / 2
+    order = np.argsort(points, kind="stable")
+    points, reached = points[order], np.concatenate(([0.0], np.cumsum(counts[~wide][order])))
+    slopes = counts[wide] / (high[wide] - low[wide])
+    kinks = np.concatenate((low[wide], high[wide], points))
+    order = np.argsort(kinks, kind="stable")
+    kinks = kinks[order]
+    turns = np.concatenate((slopes, -slopes, np.zeros(points.size)))[order]
+    rise = np.concatenate(([0.0], np.cumsum(np.cumsum(turns)[:-1] * np.diff(kinks))))
+    steps = [reached[np.searchsorted(points, kinks, side=side)] for side in ("left", "right")]
+    distance = max(float(np.abs((rise + step) / counts.sum() - kinks).max()) for step in steps)
+    return distance, float(np.clip(kstwo.sf(distance, n_rows), 0.0, 1.0))
+
+
+def pit_shares(pit: Array, weights: Weights | None = None) -> tuple[float, ...]:
+    """Shares of the rows by tenths of the probability integral transform; a row counts in every tenth of its interval.
+
+    Parameters are those of `uniformity`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pit_shares(np.array([[0.0, 0.2], [0.95, 0.95]]))
+    (0.25, 0.25, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.5)
+    """
+    low, high = np.clip(pit[:, 0], 0.0, 1.0), np.clip(pit[:, 1], 0.0, 1.0)
+    wide = high - low > NARROW
+    counts = Weights.of(weights, low.size).values
+    edges = np.linspace(0.0, 1.0, N_TENTHS + 1)
+    points = (low[~wide] + high[~wide]) / 2
+    shares = np.histogram(points, edges, weights=counts[~wide])[0].astype(np.float64)
+    density = counts[wide] / (high[wide] - low[wide])
+    for k in range(N_TENTHS):
+        inside = np.minimum(high[wide], edges[k + 1]) - np.maximum(low[wide], edges[k])
+        shares[k] += density @ np.maximum(inside, 0.0)
+    return tuple((shares / counts.sum()).tolist())
+
+
+def column_atoms(values: Array) -> Array:
+    """Values that a continuous column piles up on, such as zero cigarettes; ordinary rounding is no atom."""
+    distinct, counts = np.unique(values, return_counts=True)
+    return distinct[(counts >= values.size / N_BINS) & (counts >= 5 * np.median(counts))]
+
+
+def value_bins(values: Array) -> Array:
+    """Inner bin edges at quantiles of a column; atoms keep a bin of their own."""
+    edges = np.quantile(values, np.arange(1, N_BINS) / N_BINS)
+    atoms = column_atoms(values)
+    return np.unique(np.concatenate((edges, atoms, np.nextafter(atoms, -np.inf))))
+
+
+def binned_log_score(values: Array, edges: Array, cumulative: Array) -> Array:
+    """Log-probability, row by row, of the bin that holds the value.
+
+    `cumulative` has the distribution's distribution function at each edge, shape (rows, edges). A little of the uniform
+    distribution over bins is mixed in, so that an empty bin costs much but not infinity.
+    """
+    padded = np.concatenate((np.zeros((values.size, 1)), cumulative, np.ones((values.size, 1))), axis=1)
+    place = np.searchsorted(edges, values, side="left")
+    rows = np.arange(values.size)
+    probability = padded[rows, place + 1] - padded[rows, place]
+    return np.log((1 - MIXTURE) * np.maximum(probability, 0.0) + MIXTURE / (edges.size + 1))
+
+
+def marginal_log_score(values: Array, edges: Array, weights: Weights) -> Array:
+    """Log-score of the column's own bin frequencies."""
+    place = np.searchsorted(edges, values, side="left")
+    return np.log(weights.shares(place, edges.size + 1)[place])
+
+
+def normal_scores(values: Array, mean: Array, scale: Array | float, edges: Array) -> tuple[Array, Array]:
+    """PIT, shape (n, 2) as in `uniformity`, and binned log-scores of normal predictions."""
+    scale = np.broadcast_to(np.asarray(scale, dtype=np.float64), values.shape)
+    pit = ndtr((tie_cells(values) - mean[:, None]) / scale[:, None])
+    cumulative = ndtr((edges - mean[:, None]) / scale[:, None])
+    return pit, binned_log_score(values, edges, cumulative)
+
+
+def continuous_calibration(
+    sampler: str,
+    pit: Array,
+    score: Array,
+    column: Array,
+    edges: Array,
+    weights: Weights,
+    rows: Rows = slice(None),
+) -> Calibration:
+    """Calibration from PIT values, shape (n, 2) as in `uniformity`, and log-scores of held-out `rows` of a column."""
+    held = weights[rows]
+    gain, share = _gain(score, marginal_log_score(column, edges, weights)[rows], held)
+    return Calibration(sampler, *uniformity(pit, held), gain, share, pit_shares(pit, held))
+
+
+def category_score(codes: NDArray[Any], probabilities: Array) -> Array:
+    """Log-probability of each row's category, with the same small mixture as for bins."""
+    n, k = probabilities.shape
+    chosen = probabilities[np.arange(n), codes.astype(np.intp)]
+    return np.log((1 - MIXTURE) * chosen + MIXTURE / k)
+
+
+def discrete_calibration(sampler: str, codes: Array, score: Array, weights: Weights) -> Calibration:
+    """Calibration from held-out log-scores of categories."""
+    place = codes.astype(np.intp)
+    marginal = np.log(weights.shares(place, 0)[place])
+    gain, share = _gain(score, marginal, weights)
+    return Calibration(sampler, float("nan"), float("nan"), gain, share)
+
+
+def _gain(score: Array, marginal: Array, weights: Weights) -> tuple[float, float]:
+    """Mean gain over the marginal log-score, and its share of what perfect prediction gains."""
+    gain, ceiling = float(weights.mean(score - marginal)), -float(weights.mean(marginal))
+    return gain, gain / ceiling if ceiling > 0 else 0.0
+
+
+def decoder_calibration(
+    name: str, decoder: Any, column: Array, rows: Ints, rng: np.random.Generator, weights: Weights
+) -> Calibration:
+    """Calibration of a decoder of latent draws on held-out rows; `weights` are those of all rows."""
+    held, values = decoder.at(rows), column[rows]
+    latents = (held.latent(rng) for _ in range(CALIBRATION_DRAWS))
+    if decoder.n_levels:
+        score = category_score(values, np.mean([held.probabilities(latent) for latent in latents], axis=0))
+        return discrete_calibration(name, values, score, weights[rows])
+    # Normal distribution functions averaged over latent draws: far less noise than counts of drawn values.
+    edges, cells = value_bins(column), tie_cells(column)[rows]
+    pit, cumulative = np.zeros((rows.size, 2)), np.zeros((rows.size, edges.size))
+    for mean, scale in map(held.moments, latents):
+        scale = np.maximum(scale, np.finfo(float).tiny)
+        pit += ndtr((cells - mean[:, None]) / scale[:, None]) / CALIBRATION_DRAWS
+        cumulative += ndtr((edges - mean[:, None]) / scale[:, None]) / CALIBRATION_DRAWS
+    score = binned_log_score(values, edges, cumulative)
+    return continuous_calibration(name, pit, score, column, edges, weights, rows)

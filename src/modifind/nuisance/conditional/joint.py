@@ -22,12 +22,10 @@ from scipy.spatial import cKDTree
 from scipy.stats import qmc, rankdata
 
 from modifind._typing import Array, Ints
+from modifind.data.clusters import row_uniforms
 from modifind.data.determined import find_determined
-from modifind.data.feature_groups import part_of
-from modifind.data.feature_matrix import FeatureTable
-from modifind.data.row_plan import row_uniforms
+from modifind.data.features import FeatureTable, part_of
 from modifind.data.weights import Weights
-from modifind.nuisance.conditional.base import NormalConditional
 from modifind.nuisance.conditional.contract import (
     Calibration,
     ConditionalRule,
@@ -35,10 +33,9 @@ from modifind.nuisance.conditional.contract import (
     check_conditional,
     without_rows,
 )
-from modifind.nuisance.conditional.grid import ConditionalGrid, point_quantiles
-from modifind.nuisance.conditional.per_cluster import ClusterSampler
-from modifind.nuisance.conditional.rules import LearnedRule
-from modifind.nuisance.conditional.sampler import BaseSampler, fit_copy, row_folds
+from modifind.nuisance.conditional.distributions import ConditionalGrid, NormalConditional, point_quantiles
+from modifind.nuisance.conditional.sampler import BaseSampler, LearnedRule, fit_copy, row_folds
+from modifind.nuisance.conditional.special_columns import ClusterSampler
 
 N_SETS = 2
 SET_POINTS = 32

@@ -1,9 +1,10 @@
-"""The base of samplers: how they are fitted, and which columns they condition on."""
+"""The base of samplers, the rules that they learn, and the plainest of them, the marginal sampler."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,16 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
 from modifind._typing import Array, Ints
-from modifind.data.feature_matrix import FeatureTable
+from modifind.data.features import FeatureTable
 from modifind.data.weights import GivenWeights, Weights
-from modifind.nuisance.conditional.contract import ConditionalRule, fitted_conditional
-from modifind.nuisance.regression.level_sums import LevelSums, LevelTables
+from modifind.nuisance.conditional.contract import Calibration, ConditionalRule, fitted_conditional
+from modifind.nuisance.conditional.distributions import (
+    CategoricalConditional,
+    NormalConditional,
+    WindowConditional,
+    Windows,
+)
+from modifind.nuisance.regression.levels import LevelSums, LevelTables
 
 
 class BaseSampler(BaseEstimator, ABC):
@@ -29,9 +36,9 @@ class BaseSampler(BaseEstimator, ABC):
     Examples
     --------
     >>> import numpy as np
-    >>> from modifind.data.feature_matrix import FeatureTable
+    >>> from modifind.data.features import FeatureTable
     >>> from modifind.nuisance.conditional import BaseSampler, Calibration
-    >>> from modifind.nuisance.conditional.base import NormalConditional
+    >>> from modifind.nuisance.conditional.distributions import NormalConditional
     >>> class Standard:
     ...     calibration = Calibration("known", float("nan"), float("nan"), 0.0)
     ...     def conditional(self, table, treatment, parts):
@@ -209,3 +216,179 @@ class ColumnModel:
     def predict_proba(self, X: Array) -> Array:
         """Class probabilities of rows."""
         return self.model.predict_proba(X[:, self.columns])
+
+
+N_STEPS = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedRule:
+    """A rule, with the distribution of the rows that it was learned from, until these are left behind."""
+
+    calibration: Calibration
+    fitted: Any = None
+
+
+@dataclass(frozen=True)
+class NormalRule(LearnedRule):
+    """Linear mean, by one line or by one of several, and one standard deviation.
+
+    Attributes
+    ----------
+    slopes : array of shape (lines, inputs)
+        Slopes of each line.
+    shifts : array of shape (lines,)
+        Their intercepts.
+    """
+
+    inputs: Conditioning
+    slopes: Array
+    shifts: Array
+    scale: float
+
+    def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> NormalConditional:
+        """The distribution of some rows."""
+        means = self.shifts + self.inputs(table, treatment) @ self.slopes.T
+        mean = means[np.arange(table.n_rows), parts % self.shifts.size]
+        return NormalConditional(mean, self.scale, self.calibration)
+
+
+@dataclass(frozen=True)
+class CategoryRule(LearnedRule):
+    """Category probabilities by one classifier, or by one of several.
+
+    Attributes
+    ----------
+    models : tuple
+        Classifiers; None stands for a constant distribution.
+    constant : array of shape (levels,)
+        Frequencies of the codes.
+    """
+
+    inputs: Conditioning
+    models: tuple[Any, ...]
+    constant: Array
+
+    def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> CategoricalConditional:
+        """The distribution of some rows."""
+        inputs = self.inputs(table, treatment)
+        probabilities = np.tile(self.constant, (table.n_rows, 1))
+        for rows, model in _rows_by_model(parts, self.models):
+            if model is not None:
+                probabilities[rows] = 0.0
+                probabilities[np.ix_(rows, model.classes_.astype(np.intp))] = model.predict_proba(inputs[rows])
+        return CategoricalConditional(probabilities, self.calibration)
+
+
+@dataclass(frozen=True)
+class ResidualRule(LearnedRule):
+    """A predicted mean, and residuals from rows with a similar one.
+
+    Attributes
+    ----------
+    models : tuple
+        Models of mean and spread, one for each fold.
+    edges : array
+        Predicted means at which the window, or the local scale, may change.
+    window, scale : arrays of shape (edges + 1,)
+        Window, and scale in units of the model's spread, between them.
+    windows : Windows
+        The residuals of each window, or the values themselves where `shifted` is false.
+    """
+
+    inputs: Conditioning
+    models: tuple[Any, ...]
+    edges: Array
+    window: NDArray[np.intp]
+    scale: Array
+    windows: Windows
+    shifted: bool
+
+    @classmethod
+    def from_fitted(
+        cls,
+        inputs: Conditioning,
+        models: tuple[Any, ...],
+        mean: Array,
+        local: Array,
+        fitted: WindowConditional,
+        shifted: bool,
+    ) -> ResidualRule:
+        """Keep the windows of a fitted distribution and its `local` scale, at some thousands of predicted means."""
+        order = np.argsort(mean, kind="stable")
+        chosen = order[np.unique(np.linspace(0, mean.size - 1, min(N_STEPS, mean.size)).astype(np.int64))]
+        edges = (mean[chosen][1:] + mean[chosen][:-1]) / 2
+        steps = edges, fitted.window[chosen], local[chosen], replace(fitted.windows, pools=())
+        return cls(inputs, models, *steps, shifted, calibration=fitted.calibration, fitted=fitted)
+
+    def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> WindowConditional:
+        """The distribution of some rows."""
+        inputs = self.inputs(table, treatment)
+        mean, spread = np.empty(table.n_rows), np.empty(table.n_rows)
+        for rows, model in _rows_by_model(parts, self.models):
+            mean[rows], spread[rows] = model.predict(inputs[rows])
+        step = np.searchsorted(self.edges, mean)
+        shift, scale = (mean, self.scale[step] * spread) if self.shifted else (np.zeros(mean.size), np.ones(mean.size))
+        return WindowConditional(self.windows, self.window[step], shift, scale, self.calibration)
+
+
+@dataclass(frozen=True)
+class ArmRule(LearnedRule):
+    """The same distribution for all rows of an arm, or for all rows."""
+
+    windows: Windows
+    by_arm: bool
+
+    def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> WindowConditional:
+        """The distribution of some rows."""
+        window = treatment.astype(np.intp) if self.by_arm else np.zeros(table.n_rows, dtype=np.intp)
+        return WindowConditional(self.windows, window, np.zeros(window.size), np.ones(window.size), self.calibration)
+
+
+def _rows_by_model(parts: Ints, models: tuple[Any, ...]) -> Iterator[tuple[NDArray[np.intp], Any]]:
+    """The rows that each model scores, if there are any, with the model."""
+    for k, model in enumerate(models):
+        rows = np.flatnonzero(parts % len(models) == k)
+        if rows.size:
+            yield rows, model
+
+
+class MarginalSampler(BaseSampler):
+    """Draws X_m from its empirical distribution, within arms when `condition_on_treatment`.
+
+    Numbers between two neighbouring values are drawn too: drawn twice, a value of a long tail would no longer lie as
+    far from all others as the observed one.
+
+    It breaks the dependence of X_m on the other features, so its p-values are valid only for independent features. It
+    is the baseline that shows why the conditional distribution matters.
+
+    Parameters
+    ----------
+    condition_on_treatment : bool, default=True
+        Draw from the rows of the same arm. The paper's Naive does not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind.data.features import FeatureTable
+    >>> from modifind import MarginalSampler
+    >>> table = FeatureTable(("age",), np.array([[40.0], [50.0], [60.0], [70.0]]), (None,))
+    >>> sampler = MarginalSampler().fit(table, np.array([0, 0, 1, 1]), np.random.SeedSequence(0))
+    >>> draws = sampler.conditional(0).draw(np.random.default_rng(0), 3)
+    >>> draws.shape, bool(draws[:, :2].max() < draws[:, 2:].min())  # each arm by itself
+    ((3, 4), True)
+    """
+
+    name = "marginal"
+    learns = True
+
+    def rule(self, feature: int) -> ConditionalRule:
+        """Take the column's own values as the distribution."""
+        column, levels = self.table_.values[:, feature], self.table_.n_levels(feature)
+        arms = self.treatment_ if self.condition_on_treatment else np.zeros_like(self.treatment_)
+        samples = [arms == arm for arm in range(int(arms.max()) + 1)]
+        windows = Windows.from_pools([(column[rows], self.weights_[rows]) for rows in samples], levels)
+        calibration = Calibration(self.name, float("nan"), float("nan"), 0.0)  # it is the marginal distribution
+        rule = ArmRule(windows, self.condition_on_treatment, calibration=calibration)
+        fitted = rule.conditional(self.table_, self.treatment_, self.treatment_)
+        return replace(rule, windows=replace(windows, pools=()), fitted=fitted)

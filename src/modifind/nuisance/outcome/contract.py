@@ -1,4 +1,4 @@
-"""The contract of outcome learners and of likelihoods, and checked predictions of any learner."""
+"""The contracts of outcome learners and of likelihoods, checked predictions of any learner, and the baseline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
-from modifind.nuisance.regression.chances import check_chances
+from modifind.nuisance.regression.smooth import check_probabilities
 
 TINY = np.finfo(np.float64).tiny
 
@@ -125,7 +125,7 @@ def without_rows(model: Any) -> Any:
     return model.without_rows() if hasattr(model, "without_rows") else model
 
 
-def own_arm(both: Array, a: Ints) -> Array:
+def observed_arm(both: Array, a: Ints) -> Array:
     """Of predictions for both arms, those for the arm that each row is in."""
     return both[np.arange(a.size), a]
 
@@ -166,5 +166,42 @@ def _checked(model: Any, method: str, predicted: Any, shape: tuple[int, ...], ch
     if (scale < 0).any():
         raise ValueError(f"{caller} returned a negative scale")
     if chances:
-        check_chances(location, caller)
+        check_probabilities(location, caller)
     return location, np.maximum(scale, TINY)
+
+
+def marginal_log_likelihood(
+    y: Array, a: Ints, folds: Ints, *, family: Likelihood, least_scale: float = 0.0, weights: Weights | None = None
+) -> Array:
+    """Held-out log-likelihood of every row under the distribution of its arm in the other folds.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        Outcome, as the family takes it.
+    a, folds : array of shape (n,)
+        Arm and fold of each row.
+    family : Likelihood
+        Whose location, scale and shape each arm has.
+    least_scale : float, default=0.0
+        Smallest scale, for arms with a constant outcome.
+    weights : Weights, optional
+        How much each row counts; values that stand for the weighted ones are then fitted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind.statistics.families import StudentT
+    >>> y, a, folds = np.random.default_rng(0).normal(size=400), np.tile([0, 1], 200), np.repeat([0, 1], 200)
+    >>> round(float(marginal_log_likelihood(y, a, folds, family=StudentT()).mean()), 2)
+    -1.43
+    """
+    log_likelihood, counts = np.empty(y.size), Weights.of(weights, y.size)
+    for fold in np.unique(folds):
+        for arm in (0, 1):
+            inside, outside = (folds == fold) & (a == arm), (folds != fold) & (a == arm)
+            seen = counts[outside].representative(y[outside], int(outside.sum()))
+            location, scale, shape = family.marginal(seen, least_scale)
+            fitted = family.fitted(seen, np.full(seen.size, location), np.full(seen.size, scale))
+            log_likelihood[inside] = fitted.log_density(y[inside], location, scale, shape)
+    return log_likelihood

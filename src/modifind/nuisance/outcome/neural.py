@@ -11,8 +11,8 @@ import numpy as np
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
 from modifind.nuisance.outcome.contract import ScreenedLearner
-from modifind.nuisance.regression.density import centre_and_unit, student_log_density, student_weight
-from modifind.nuisance.regression.training import Float32, Networks
+from modifind.nuisance.regression.networks import Float32, Networks
+from modifind.nuisance.regression.penalised import centre_and_unit, student_log_density, student_weight
 
 if TYPE_CHECKING:
     import torch

@@ -12,11 +12,19 @@ from joblib import delayed
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from modifind._threads import one_thread
+from modifind._system import one_thread
 from modifind._typing import Array, Ints
 from modifind._workers import results_of
 from modifind.data.weights import Weights
-from modifind.nuisance.outcome.boosting import BoostingLearner
+from modifind.nuisance.outcome.additive import BoostingLearner
+from modifind.nuisance.outcome.columns import (
+    Filling,
+    LevelEffects,
+    Recast,
+    SubsetLearner,
+    is_screened,
+    screened_columns,
+)
 from modifind.nuisance.outcome.contract import (
     Likelihood,
     OutcomeLearner,
@@ -24,18 +32,13 @@ from modifind.nuisance.outcome.contract import (
     check_along,
     index_of,
     looks_at,
-    own_arm,
+    observed_arm,
     predict_along,
     predict_arms,
     without_rows,
 )
-from modifind.nuisance.outcome.filling import Filling
-from modifind.nuisance.outcome.level_effects import LevelEffects
-from modifind.nuisance.outcome.recast import Recast
-from modifind.nuisance.outcome.screening import SubsetLearner, is_screened, screened_columns
-from modifind.nuisance.regression.blocks import random_rows
-from modifind.nuisance.regression.convex import convex_weights
-from modifind.nuisance.regression.level_sums import Coded
+from modifind.nuisance.regression.levels import Coded
+from modifind.nuisance.regression.penalised import convex_weights, random_rows
 
 MIN_STACK_WEIGHT = 0.1
 WEIGHT_STEP = 0.01
@@ -378,7 +381,7 @@ def _fitted(candidate: Any, start: _Start, X: Array, rows: OutcomeRows) -> Any:
 def arm_shapes(y: Array, a: Ints, location: Array, scale: Array, *, family: Likelihood, weights: Weights) -> Array:
     """Shape of each row's arm, from out-of-fold residuals."""
     shape = np.empty(y.size)
-    residual = family.residual(y, own_arm(location, a), own_arm(scale, a))
+    residual = family.residual(y, observed_arm(location, a), observed_arm(scale, a))
     for arm in (0, 1):
         shape[a == arm] = family.best_shape(residual[a == arm], weights[a == arm])
     return shape
@@ -395,8 +398,8 @@ class _Stack:
 
 def _stack(fits: list[_Fit], rows: OutcomeRows, family: Likelihood) -> _Stack:
     y, a = rows.y, rows.a
-    location = np.stack([own_arm(fit.location, a) for fit in fits])
-    scale = np.stack([own_arm(fit.scale, a) for fit in fits])
+    location = np.stack([observed_arm(fit.location, a) for fit in fits])
+    scale = np.stack([observed_arm(fit.scale, a) for fit in fits])
     shapes = [arm_shapes(y, a, fit.location, fit.scale, family=family, weights=rows.weights) for fit in fits]
     families = [family.fitted(y, *predicted, rows.weights) for predicted in zip(location, scale, strict=True)]
     densities = [each.log_density(y, *at) for each, *at in zip(families, location, scale, shapes, strict=True)]

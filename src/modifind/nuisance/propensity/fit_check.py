@@ -14,11 +14,17 @@ from scipy.special import logit
 from sklearn.ensemble import ExtraTreesRegressor
 
 from modifind._typing import Array, Ints
-from modifind.data.feature_matrix import FeatureTable
+from modifind.data.features import FeatureTable
 from modifind.data.weights import Weights
-from modifind.nuisance.regression.blocks import random_rows
-from modifind.nuisance.regression.leftover import Leftover, Trace, along_bins, bernstein_p, neighbours_mean
-from modifind.nuisance.regression.screening import Association
+from modifind.nuisance.regression.penalised import random_rows
+from modifind.nuisance.regression.screening import (
+    Association,
+    Leftover,
+    Trace,
+    along_bins,
+    bernstein_p,
+    neighbours_mean,
+)
 
 CHECKED_ROWS = 50_000
 N_TREES = 20

@@ -1,28 +1,160 @@
 """Propensity scores e(x) = P(A = 1 | X = x) of some rows: clipped with a count, and cheap to re-evaluate.
 
 A resampled feature changes one column, so its scores are read off a *profile*: a closed form for logistic models, a
-grid of values of that one feature for any other classifier.
+grid of values of that one feature for any other classifier. Whole batches of resampled columns are scored by torch on
+any device, in double precision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 
+from modifind._torch import OnDevice, open_device
 from modifind._typing import Array, Ints
-from modifind.data.feature_matrix import FeatureTable
+from modifind.data.features import FeatureTable
 from modifind.data.weights import Weights
 from modifind.nuisance.propensity.fit_check import ScoreCheck
-from modifind.nuisance.propensity.levels import is_linear, linear_tables, slopes_of
-from modifind.nuisance.propensity.models import EDGE, EarlyStoppedMLP, log_odds_along
-from modifind.nuisance.propensity.profile import ScoreProfile
-from modifind.nuisance.regression.chances import predict_chances
-from modifind.nuisance.regression.leftover import Trace
+from modifind.nuisance.propensity.models import (
+    EDGE,
+    EarlyStoppedMLP,
+    is_linear,
+    linear_tables,
+    log_odds_along,
+    slopes_of,
+)
+from modifind.nuisance.regression.screening import Trace
+from modifind.nuisance.regression.smooth import predict_probabilities
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class ScoreProfile:
+    """Logit scores of all rows along one feature: ``offset + slope * x``, or a table over categories or grid values.
+
+    Where the feature may be missing, `missing` has the logit scores of the rows without it.
+    """
+
+    clip: tuple[float, float]
+    offset: Array
+    slope: Array | None = None
+    table: Array | None = None
+    grid: Array | None = None
+    missing: Array | None = None
+
+    def __call__(self, x: Array) -> Array:
+        """Clipped scores of all rows when the feature takes the values `x`, shape (n,)."""
+        index = self.index(x, np, np.arange(x.size), lambda codes: codes.astype(np.intp))
+        return np.clip(expit(index), *self.clip)
+
+    def index(self, x: Any, xp: Any, rows: Any, whole: Callable[[Any], Any]) -> Any:
+        """Logit scores, by numpy or by torch, whose own arrays all are; `whole` makes indices of codes."""
+        table, grid = self.table, self.grid
+        if table is None:
+            index = self.offset if self.slope is None else self.offset + self.slope * x
+        elif grid is None:
+            index = table[rows, whole(x)]
+        elif len(grid) == 1:  # a constant column
+            index = table[:, 0]
+        else:
+            right = xp.searchsorted(grid, x).clip(1, len(grid) - 1)
+            left = right - 1
+            share = ((x - grid[left]) / (grid[right] - grid[left])).clip(0.0, 1.0)
+            index = (1 - share) * table[rows, left] + share * table[rows, right]
+        return index if self.missing is None else xp.where(xp.isnan(x), self.missing, index)
+
+
+USER = "a propensity profile on a device"
+BLOCK_ROWS = 2**18
+
+
+class DeviceProfile(OnDevice):
+    """A `ScoreProfile` on a torch device.
+
+    Parameters
+    ----------
+    profile : ScoreProfile
+        Scores along one feature.
+    device : str
+        Device to evaluate them on.
+    """
+
+    def __init__(self, profile: ScoreProfile, device: str) -> None:
+        super().__init__(device, USER)
+        arrays = {name: getattr(profile, name) for name in ("offset", "slope", "table", "grid", "missing")}
+        tensors: dict[str, Any] = {name: self.tensor(array) for name, array in arrays.items() if array is not None}
+        self.profile = replace(profile, **tensors)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Clipped scores of all rows for each of k columns, shape (k, n)."""
+        rows = self.torch.arange(x.shape[1], device=self.device)
+        index = self.profile.index(x, self.torch, rows, self.torch.Tensor.long)
+        return index.sigmoid().clamp(*self.profile.clip).expand_as(x)
+
+
+class FixedScores:
+    """Scores that do not follow the feature, on a torch device."""
+
+    def __init__(self, scores: Array, device: str) -> None:
+        torch, torch_device = open_device(device, USER)
+        # A copy: what a worker process is given may be read-only.
+        self.scores = torch.tensor(scores, device=torch_device)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """The same scores for each of k columns, shape (k, n)."""
+        return self.scores.expand_as(x)
+
+
+def network_scores(
+    models: tuple[Any, ...], folds: Ints, design: Array, moved: slice, encoded: Array, device: str
+) -> Array:
+    """Scores of all rows, shape (n, g), when some columns of the design take each of g encoded values.
+
+    Parameters
+    ----------
+    models : tuple of EarlyStoppedMLP
+        The fitted model of each fold.
+    folds : array of shape (n,)
+        Fold of each row.
+    design : array of shape (n, p)
+        Encoded features.
+    moved : slice
+        The columns that take other values.
+    encoded : array of shape (g, width)
+        Their values.
+    device : str
+        Device to evaluate the networks on.
+    """
+    on_device = OnDevice(device, USER)
+    torch, tensor = on_device.torch, on_device.tensor
+    scores = np.empty((design.shape[0], len(encoded)))
+    fixed = np.delete(np.arange(design.shape[1]), np.arange(design.shape[1])[moved])
+    for fold, model in enumerate(models):
+        network = model.network_
+        weights, biases = [tensor(w) for w in network.coefs_], [tensor(b) for b in network.intercepts_]
+        steps = tensor(encoded) @ weights[0][moved]
+        rest = weights[0][fixed.tolist()]
+        members = np.flatnonzero(folds == fold)
+        for start in range(0, members.size, BLOCK_ROWS):
+            rows = members[start : start + BLOCK_ROWS]
+            # Only the moved columns change what enters the first layer.
+            still = tensor(design[rows][:, fixed]) @ rest + biases[0]
+            out = torch.empty((rows.size, len(encoded)), dtype=still.dtype, device=on_device.device)
+            for k, step in enumerate(steps):
+                hidden = still + step
+                for weight, bias in zip(weights[1:], biases[1:], strict=True):
+                    hidden = hidden.relu() @ weight + bias
+                out[:, k] = hidden[:, 0].sigmoid()
+            scores[rows] = out.cpu().numpy()
+    return scores
+
 
 N_GRID = 25
 
@@ -33,7 +165,7 @@ def predict_scores(models: Sequence[Any], folds: Ints, design: Array) -> Array:
     for fold, model in enumerate(models):
         rows = folds == fold
         if rows.any():
-            scores[rows] = predict_chances(model, design[rows])[:, 1]
+            scores[rows] = predict_probabilities(model, design[rows])[:, 1]
     return scores
 
 
@@ -195,8 +327,6 @@ class FittedPropensity:
         """Scores of all rows, shape (n, g), when a feature's columns take each of g encoded values."""
         assert self.folds is not None
         if device != "cpu" and all(isinstance(model, EarlyStoppedMLP) for model in self.models):
-            from modifind.nuisance.propensity.on_device import network_scores
-
             return network_scores(self.models, self.folds, self.table.design, columns, encoded, device)
         design = self.table.design.copy()
         table = np.empty((design.shape[0], len(encoded)))

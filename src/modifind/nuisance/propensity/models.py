@@ -1,7 +1,14 @@
-"""Models of the treatment: known scores as a function of the features, networks, trees, and mixtures."""
+"""Models of the treatment: known scores as a function of the features, networks, trees, mixtures, and levels.
+
+Of categories of many levels classifiers see shrunken log-odds. What shrinking leaves open would be confounding wherever
+a level is good for the outcome and treated often, since models of the outcome shrink too: both would err in the same
+levels, and alike. So scores are shifted in the end until in every level as many rows are treated as the scores say.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +23,8 @@ from sklearn.neural_network import MLPClassifier
 
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
-from modifind.nuisance.regression.chances import predict_chances
-from modifind.nuisance.regression.level_sums import Coded, LevelTables
-from modifind.nuisance.regression.smooth import called_for
+from modifind.nuisance.regression.levels import Coded, LevelSums, LevelTables, level_folds
+from modifind.nuisance.regression.smooth import predict_probabilities, terms_called_for
 
 EDGE = 1e-6
 TREE_SIGN = 0.01  # p-value at which trees are given a column, over the number of columns
@@ -203,7 +209,7 @@ class CalledTrees(ClassifierMixin, BaseEstimator):
         self.classes_ = np.unique(y)
         lines = LogisticRegression(C=self.C, max_iter=1000).fit(X, y, sample_weight)
         residual = y - lines.predict_proba(X)[:, 1]
-        terms = called_for(X, [residual], Weights.of(sample_weight, y.size), sign=TREE_SIGN / X.shape[1])
+        terms = terms_called_for(X, [residual], Weights.of(sample_weight, y.size), sign=TREE_SIGN / X.shape[1])
         called = {k for k, basis in enumerate(terms.bases) if basis.width > 1}
         called |= {factor % X.shape[1] for pair in terms.pairs for factor in pair} | set(self.columns)
         self.columns_ = np.array(sorted(called) or range(X.shape[1]), dtype=np.int64)
@@ -253,10 +259,140 @@ def log_odds_along(model: Any, X: Array, columns: slice, points: Array) -> Array
     X, moved = X.copy(), np.empty(points.shape[:2])
     for k in range(points.shape[1]):
         X[:, columns] = points[:, k]
-        moved[:, k] = log_odds(predict_chances(model, X))
+        moved[:, k] = log_odds(predict_probabilities(model, X))
     return moved
 
 
 def _variance(values: Array, weights: Weights) -> Any:
     """Variance over rows."""
     return weights.mean((values - weights.mean(values)) ** 2)
+
+
+N_ROUNDS = 3
+N_STEPS = 12
+LEVEL_EDGE = 1e-9
+PRIOR_VARIANCE = 10.0
+MIN_CHANCE = 1e-4  # how near to 0 or 1 a score may come on the way
+
+
+def level_odds(coded: Coded, X: Array, treatment: Ints, weights: Weights) -> tuple[LevelTables, Array]:
+    """Log-odds that levels add, from rows; also the columns of these rows, each with what the others of its level show.
+
+    They stand in the place of codes.
+    """
+    if not coded:
+        return LevelTables(), X
+    places = [columns.start for columns, _ in coded]
+    others = np.delete(X, places, axis=1)
+    index = np.full(treatment.size, logit(float(weights.mean(treatment.astype(np.float64)))))
+    if others.shape[1]:
+        model = LogisticRegression(C=1.0, max_iter=1000).fit(others, treatment, **weights.argument())
+        index = model.decision_function(others)
+    folds, alone = level_folds(treatment.size), np.zeros(treatment.size, dtype=np.intp)
+    tables, columns = [], X.copy()
+    for code_column, n_levels in coded:
+        codes = X[:, code_column.start].astype(np.intp)
+        table, outside = np.zeros(n_levels), np.zeros((int(folds.max()) + 1, n_levels))
+        for _ in range(N_ROUNDS):
+            start = outside[folds, codes]  # where the others' effects are, of Newton's steps towards the mode
+            chance = np.clip(expit(index + start), MIN_CHANCE, 1 - MIN_CHANCE)
+            weight = chance * (1 - chance)
+            residual = start + (treatment - chance) / weight
+            sums = LevelSums.of(codes, n_levels, alone, folds, weights.times(weight), residual, n_arms=1)
+            table, outside = (effects[..., 0] for effects in sums.effects())
+        index = index + outside[folds, codes]
+        columns[:, code_column.start] = outside[folds, codes]
+        tables.append(table)
+    return LevelTables(tuple(places), tuple(tables)), columns
+
+
+@dataclass(frozen=True)
+class LevelClassifier:
+    """A fitted classifier that is given log-odds of levels in the place of their codes.
+
+    Attributes
+    ----------
+    model : classifier
+        The classifier.
+    odds : LevelTables
+        What it is given.
+    shifts : LevelTables
+        What is added to the log-odds in the end.
+    """
+
+    model: Any
+    odds: LevelTables
+    shifts: LevelTables
+
+    def predict_proba(self, X: Array) -> Array:
+        """Class probabilities of rows."""
+        chances = predict_probabilities(self.model, self.odds(X))
+        return both_chances(logit(np.clip(chances[:, 1], LEVEL_EDGE, 1 - LEVEL_EDGE)) + self.shifts.total(X))
+
+    def log_odds_along(self, X: Array, columns: slice, points: Array) -> Array:
+        """Log-odds, shape (n, g), when some columns take the values `points`, (n, g, width)."""
+        moved = log_odds_along(self.model, self.odds(X), columns, self.odds(points, columns.start))
+        still = self.shifts.total(X) - self.shifts.total(X[:, columns], columns.start)
+        return moved + still[:, None] + self.shifts.total(points, columns.start)
+
+
+def fit_classifier(template: Any, X: Array, treatment: Ints, weights: Weights, coded: Coded) -> Any:
+    """Fit an unfitted classifier to rows with or without columns of codes."""
+    if not coded:
+        return template.fit(X, treatment, **weights.argument())
+    odds, columns = level_odds(coded, X, treatment, weights)
+    shifts = LevelTables(odds.columns, tuple(np.zeros(n_levels) for _, n_levels in coded))
+    return LevelClassifier(template.fit(columns, treatment, **weights.argument()), odds, shifts)
+
+
+def balanced(
+    models: Sequence[Any],
+    scores: Array,
+    X: Array,
+    treatment: Ints,
+    weights: Weights,
+    coded: Coded,
+    unpooled: tuple[Array, ...] = (),
+) -> tuple[list[Any], Array]:
+    """Classifiers and scores, shifted until in every level as many rows are treated as the scores say.
+
+    Rare levels that were pooled are levels of their own here: `unpooled` has their codes, and the rows keep this part
+    of their shift whatever level they are given. A weak prior keeps shifts finite where a level lacks an arm.
+    """
+    if not coded:
+        return list(models), scores
+    index = logit(np.clip(scores, LEVEL_EDGE, 1 - LEVEL_EDGE))
+    places = [(X[:, columns.start].astype(np.intp), n_levels) for columns, n_levels in coded]
+    places += [(codes.astype(np.intp), int(codes.max()) + 1) for codes in unpooled]
+    shifts = [np.zeros(n_levels) for _, n_levels in places]
+    for _ in range(N_ROUNDS if len(places) > 1 else 1):
+        for shift, (codes, n_levels) in zip(shifts, places, strict=True):
+            for _ in range(N_STEPS):
+                chance = expit(index)
+                terms = weights.times(treatment - chance), weights.times(chance * (1 - chance))
+                excess, slope = (np.bincount(codes, term, minlength=n_levels) for term in terms)
+                step = np.clip((excess - shift / PRIOR_VARIANCE) / (slope + 1 / PRIOR_VARIANCE), -1.0, 1.0)
+                shift += step
+                index += step[codes]
+    tables = LevelTables(models[0].odds.columns, tuple(shifts[: len(coded)]))
+    return [replace(model, shifts=tables) for model in models], expit(index)
+
+
+def is_linear(model: Any) -> bool:
+    """Whether the log-odds of a classifier are a sum over columns."""
+    return isinstance(_inner(model), LogisticRegression)
+
+
+def slopes_of(model: Any) -> Array:
+    """Slopes of a linear classifier."""
+    return _inner(model).coef_[0]
+
+
+def _inner(model: Any) -> Any:
+    return model.model if isinstance(model, LevelClassifier) else model
+
+
+def linear_tables(models: Sequence[LevelClassifier], columns: slice, levels: Array) -> Array:
+    """Contribution of each level of a category to the log-odds of linear classifiers, shape (models, levels)."""
+    start = columns.start
+    return np.stack([m.shifts.total(levels, start) + m.odds(levels, start) @ slopes_of(m)[columns] for m in models])

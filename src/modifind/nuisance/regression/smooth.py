@@ -13,19 +13,56 @@ from sklearn.linear_model import LogisticRegression
 
 from modifind._typing import Array
 from modifind.data.weights import Weights
-from modifind.nuisance.regression.blocks import bin_edges, quadratic_forms, random_rows, row_blocks, scaled_gram
-from modifind.nuisance.regression.density import (
+from modifind.nuisance.regression.penalised import (
+    MIN_UNIT,
     SHAPES,
+    ScaleModel,
     best_shape,
+    bin_edges,
     centre_and_unit,
+    first_penalties,
     left_out,
+    quadratic_forms,
+    random_rows,
+    renumbered,
+    ridge_by_evidence,
+    row_blocks,
+    scaled_gram,
+    solve_ridge,
     student_scores,
     student_weight,
+    symmetric,
 )
-from modifind.nuisance.regression.evidence import first_penalties, renumbered, ridge_by_evidence, solve_ridge, symmetric
-from modifind.nuisance.regression.scale import MIN_UNIT, ScaleModel
-from modifind.nuisance.regression.splines import ColumnBasis
-from modifind.nuisance.regression.terms import AdditiveTerms
+from modifind.nuisance.regression.terms import AdditiveTerms, ColumnBasis
+
+ROUNDING = 1e-6
+
+
+def check_probabilities(chances: Array, caller: str) -> None:
+    """Refuse values that are not probabilities; `caller` names the learner and the method that returned them."""
+    bad = ~((chances >= -ROUNDING) & (chances <= 1.0 + ROUNDING))
+    if bad.any():
+        raise ValueError(f"{caller} must give probabilities between 0 and 1; found {chances[bad][0]:g}")
+
+
+def predict_probabilities(model: Any, X: Array) -> Array:
+    """Class probabilities of rows, shape (n, classes), checked.
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> predict_probabilities(DummyClassifier().fit([[0], [0]], [0, 1]), np.zeros((1, 1)))
+    array([[0.5, 0.5]])
+    """
+    caller = f"{type(model).__name__}.predict_proba"
+    chances = np.asarray(model.predict_proba(X), dtype=np.float64)
+    if chances.ndim != 2 or len(chances) != len(X):
+        raise ValueError(
+            f"{caller} must return one row per row of X and one column per class; found shape {chances.shape}"
+        )
+    check_probabilities(chances, caller)
+    return chances
+
 
 MANY_KNOTS = 24
 BEND_BINS = 12
@@ -85,7 +122,7 @@ class SmoothRegression:
         precision = student_weight(standardised, self.shape)
         for turn in range(N_ROUNDS):
             if turn == 1:
-                self._use(called_for(X, list(student_scores(standardised, self.shape)), counts))
+                self._use(terms_called_for(X, list(student_scores(standardised, self.shape)), counts))
                 terms = self.terms(X)
             weight = counts.times(precision)
             gram, side = scaled_gram(terms, np.sqrt(weight)), terms.T @ (weight * scaled)
@@ -175,7 +212,7 @@ class SmoothClassifier(ClassifierMixin, BaseEstimator):
         chances = plain.predict_proba(X)
         common = np.argsort(-chances.mean(axis=0), kind="stable")[: 1 if self.classes_.size == 2 else MAX_CLASSES]
         residuals = [(y == self.classes_[k]) - chances[:, k] for k in common]
-        self.terms_ = called_for(X, residuals, weights)
+        self.terms_ = terms_called_for(X, residuals, weights)
         self.model_ = LogisticRegression(C=self.C, max_iter=1000)
         self.model_.fit(self.terms_(X)[:, 1:], y, weights.given)
         return self
@@ -190,7 +227,7 @@ class SmoothClassifier(ClassifierMixin, BaseEstimator):
         return self.terms_.along(X, columns, points, coefficients)[..., 0]
 
 
-def called_for(X: Array, scores: list[Array], counts: Weights, sign: float = BEND_LEVEL) -> AdditiveTerms:
+def terms_called_for(X: Array, scores: list[Array], counts: Weights, sign: float = BEND_LEVEL) -> AdditiveTerms:
     """Lines of all columns, and the curves, at a p-value below `sign`, and products that scores of rows call for."""
     lines = AdditiveTerms.of(X, 0)
     centred = [counts.times(score - counts.mean(score)) for score in scores]

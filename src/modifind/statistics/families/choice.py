@@ -7,15 +7,11 @@ from typing import Any
 import numpy as np
 
 from modifind._typing import Array, Ints
-from modifind.data.outcome_scale import has_many_zeros, is_count
-from modifind.data.wording import check_part
-from modifind.statistics.families.amount import Amount
-from modifind.statistics.families.bernoulli import Bernoulli
-from modifind.statistics.families.contract import Family
-from modifind.statistics.families.count import Count
-from modifind.statistics.families.links import LINKS
-from modifind.statistics.families.ordinal import Ordinal
-from modifind.statistics.families.student_t import StudentT
+from modifind.data.outcome import has_many_zeros, is_count
+from modifind.data.words import check_part
+from modifind.statistics.families.continuous import Amount, StudentT
+from modifind.statistics.families.contract import LINKS, Family
+from modifind.statistics.families.discrete import Bernoulli, Count, Ordinal
 
 FAMILIES: dict[str, type[Family]] = {family.kind: family for family in (StudentT, Bernoulli, Count, Ordinal, Amount)}
 

@@ -1,31 +1,78 @@
-"""The contract of a family of outcomes: what is needed to test effects on outcomes of a kind.
+"""What a family of outcomes must have, so that effects on outcomes of its kind can be tested.
 
 A family is one class, named in `FAMILIES` of this package (`choice` says which takes an outcome), or an object of the
 user's, ``ModifierSelector(outcome=MyFamily())``. Models of the outcome (`nuisance.outcome`) predict a location and a
 scale of both arms; what these mean for an outcome is the family's to say, and nothing else asks which family it is.
 
 *The scale of effects.* Only the difference between the arms moves along a feature; what they share is held still. Both
-are taken of ``eta``, a function of the location that is the family's link (`links`): with s the treated arm's share of
-the Fisher information on eta, at a value v of the feature a row has
+are taken of ``eta = link(location)``: a difference of locations is one on the identity, a ratio of means one of
+logarithms, an odds ratio one of log-odds. With s the treated arm's share of the Fisher information on eta, at a value
+v of the feature a row has
 
     eta(v) = b + (a - s) (eta_1(v) - eta_0(v)),    b = (1 - s) eta_0 + s eta_1.
 
-Where the arms' etas differ by the same everywhere, nothing modifies the effect: a constant difference of means, ratio
-of means or odds ratio, whichever the link is of.
+Where the arms' etas differ by the same everywhere, nothing modifies the effect.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Self, TypeAlias
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
+from scipy.special import expit, logit
 
 from modifind._typing import Array
 from modifind.data.weights import Weights
-from modifind.data.wording import counted
+from modifind.data.words import counted
 from modifind.nuisance.outcome.contract import Likelihood
-from modifind.statistics.families.links import IDENTITY, Link
+
+
+@dataclass(frozen=True)
+class Link:
+    """From locations to the scale of effects, and back.
+
+    Attributes
+    ----------
+    scale : str
+        The name of the scale, as users give it.
+    eta : callable
+        The location on the scale of effects.
+    location : callable
+        The location that belongs to eta.
+    slope : callable
+        Derivative of the location by eta, at a location.
+
+    Examples
+    --------
+    >>> LINKS["ratio"].eta(np.array([1.0, np.e])).tolist()
+    [0.0, 1.0]
+    """
+
+    scale: str
+    eta: Callable[[Array], Array] = field(repr=False)
+    location: Callable[[Array], Array] = field(repr=False)
+    slope: Callable[[Array], Any] = field(repr=False)
+
+
+def _same(location: Array) -> Array:
+    return location
+
+
+def _one(location: Array) -> float:
+    return 1.0
+
+
+def _coin_variance(probability: Array) -> Array:
+    return probability * (1 - probability)
+
+
+IDENTITY = Link("difference", _same, _same, _one)
+LOG, LOGIT = Link("ratio", np.log, np.exp, _same), Link("odds_ratio", logit, expit, _coin_variance)
+LINKS = {link.scale: link for link in (IDENTITY, LOG, LOGIT)}
+
 
 Origin: TypeAlias = tuple[float, float]  # centre and unit
 UNBOUNDED = (-np.inf, np.inf)
