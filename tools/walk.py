@@ -140,11 +140,11 @@ def walk() -> list[tuple[str, str, str, str]]:
 
 def draw(lines: Sequence[tuple[str, str, str, str]]) -> str:
     """The picture."""
-    step, top, columns = 26, 34, (40, 345, 650)
+    step, top, columns = 26, 34, (40, 375, 850)
     height = top + step * len(lines) + 6
     drawn = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1180 {height}" font-family="sans-serif" font-size="13">',
-        f'<rect width="1180" height="{height}" fill="#ffffff"/>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1290 {height}" font-family="sans-serif" font-size="13">',
+        f'<rect width="1290" height="{height}" fill="#ffffff"/>',
         f'<path d="M20 {top} V{height - 20}" stroke="#33507a" stroke-width="2"/>',
     ]
     for x, title in zip(columns, ("stage", "function", "what goes in, and what comes out"), strict=True):
