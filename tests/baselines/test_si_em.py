@@ -20,8 +20,7 @@ from modifind.charts import CurveDisplay, ImportanceDisplay
 from modifind.data.schema import read_features
 from modifind.datasets import make_modifiers
 from modifind.explain.views import EFFECTS
-from modifind.report import Abstract
-from modifind.report import content as methods
+from modifind.report import Abstract, methods
 
 LINEAR = {"outcome_model": LinearRegression(), "propensity": LogisticRegression(), "random_state": 0}
 COLUMNS = [

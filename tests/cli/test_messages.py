@@ -932,7 +932,7 @@ def test_page_has_every_case(tmp_path, capsys):
 # Where users are told what is wrong with their tables, files and options.
 READING = (
     *("data/*.py", "data/files/*.py", "engine/reading.py", "engine/preparation.py", "engine/checkpoint.py"),
-    *("engine/checkpoint.py", "engine/lock.py", "result/files.py", "result/settings.py", "result/presentation.py"),
+    *("_system.py", "result/files.py", "result/settings.py", "result/presentation.py"),
     "statistics/families/*.py",
     "cli/*.py",
 )
@@ -940,6 +940,7 @@ READING = (
 OTHERS = (
     *("sources.py", "summary.py", "has_groups", "read_feature_groups", "refuse_adjusted", "check_population"),
     *("import_dask", "read_table", "_read_text", "_read_parquet", "_check_alike"),
+    *("PreparedTable", "_within_clusters", "write_bytes"),
 )
 # Messages of these that no case makes, each by how it begins in the source, and why.
 UNSHOWN = {
@@ -947,6 +948,7 @@ UNSHOWN = {
     "checkpoint .* is in use by another run": "needs two processes; tests/engine/test_checkpoint.py",
     "cannot save to the checkpoint": "needs a disk that is full; tests/engine/test_checkpoint.py",
     "its check sum is wrong": "shown as a damaged file",
+    "it has no check sum": "shown as a damaged file",
     "it is of something else": "shown as a damaged file",
     "no record can hold": "tells of a mistake in modifind",
     "expected .* items, found": "shown as a damaged file",

@@ -9,8 +9,7 @@ import pytest
 from conftest import quiet_fit
 from modifind.charts import CurveDisplay, ImportanceDisplay
 from modifind.charts.matplotlib import PLAIN, SELECTED
-from modifind.report import content as methods
-from modifind.report import headline
+from modifind.report import headline, methods
 from modifind.result.concerns import concerns
 
 HOSTILE = "<script>alert(1)</script>"

@@ -246,7 +246,7 @@ def test_no_file_is_unpickled_and_none_is_written_in_place(path):
         if name in ("savefig", "to_csv", "to_parquet"):  # into memory; `write_bytes` makes the file
             target = ast.unparse(node.args[0]) if node.args else "text"
             # SelectionResult.to_csv and Display.savefig write a file as a whole.
-            own = ast.unparse(node.func).startswith(("result.", "make().plot()."))
+            own = ast.unparse(node.func).startswith(("result.", "display."))
             assert own or target in ("buffer", "picture", "text"), ast.unparse(node)
         if name in ("write_text", "write_bytes"):
             assert isinstance(node.func, ast.Name), ast.unparse(node)
