@@ -940,7 +940,7 @@ READING = (
 OTHERS = (
     *("sources.py", "summary.py", "has_groups", "read_feature_groups", "refuse_adjusted", "check_population"),
     *("import_dask", "read_table", "_read_text", "_read_parquet", "_check_alike"),
-    *("PreparedTable", "_within_clusters", "write_bytes"),
+    *("PreparedTable", "_within_clusters", "write_bytes", "warn_of_memory", "out_of_memory"),
 )
 # Messages of these that no case makes, each by how it begins in the source, and why.
 UNSHOWN = {
