@@ -396,19 +396,48 @@ def test_scores_in_which_the_arms_differ_as_a_whole_are_known():
 
 def test_a_score_in_which_the_arms_differ_weighs_more():
     values = np.zeros((1, len(SHAPE_SCORES)))
-    usual, changed = (Scores(values, values, tuple(SHAPE_SCORES), names) for names in ((), ("modes",)))
+    usual, changed = (Scores(values, values, tuple(SHAPE_SCORES), names) for names in ((), ("tails",)))
     assert usual.weights(["line", "ramp"]) == SHAPE_SCORES
-    assert changed.weights(["line", "ramp"]) == SHAPE_SCORES | {"modes": CHANGED_SCORE}
-    assert changed.only("tails", "modes").changed == ("modes",)
+    assert changed.weights(["line", "ramp"]) == SHAPE_SCORES | {"tails": CHANGED_SCORE}
+    assert changed.only("tails", "modes").changed == ("tails",)
+
+
+def two_humps(rng, size):
+    """Three tenths lie far below the others."""
+    return np.where(rng.random(size) < 0.3, -2.0, 0.86 + 0.5 * rng.normal(size=size))
+
+
+def test_the_cosine_does_not_weigh_more_where_the_treatment_makes_two_modes():
+    rng = np.random.default_rng(5)
+    x, treatment = rng.normal(size=800), rng.integers(0, 2, size=800)
+    y = x + np.where(treatment == 1, two_humps(rng, 800), rng.normal(size=800))
+    traits = traits_of(y, x, treatment)
+    assert traits.scores[0, -1] - traits.scores[1, -1] > 0.1
+    assert traits.changed == ("skewness",)
+
+
+def test_errors_that_arms_share_move_the_cosine_where_shapes_differ():
+    """The reason for the above: by 1.5 per unit of location in one arm and not at all in the other."""
+    rng = np.random.default_rng(6)
+    slopes = []
+    for u in (rng.normal(size=100_000), two_humps(rng, 100_000)):
+        u = (u - u.mean()) / u.std()
+        ranks = Ranks.of(u)
+        low, high = (residual_scores(u + shift, ranks, u)[:, -1].mean() for shift in (-0.02, 0.02))
+        slopes.append((high - low) / 0.04)
+    assert abs(slopes[0]) < 0.05
+    assert slopes[1] < -1.2
 
 
 @pytest.mark.study
-def test_features_keep_the_level_where_the_treatment_changes_the_shape_for_all():
+@pytest.mark.parametrize("changed", ["skewed", "two_humps"])
+def test_features_keep_the_level_where_the_treatment_changes_the_shape_for_all(changed):
+    draw, spread = {"skewed": (skewed, 1 / 3), "two_humps": (two_humps, 0.0)}[changed]
     p_values = []
     for seed in range(runs(120, 20)):
         rng = np.random.default_rng([seed, 4])
         X, treatment = rng.normal(size=(400, 3)), rng.integers(0, 2, size=400)
-        noise = np.exp(X[:, 2] / 3) * np.where(treatment == 1, skewed(rng, 400), rng.normal(size=400))
+        noise = np.exp(X[:, 2] * spread) * np.where(treatment == 1, draw(rng, 400), rng.normal(size=400))
         y = X[:, 0] + np.abs(X[:, 1]) + treatment / 2 + noise
         p_values.extend(quiet_fit(X, y, treatment, **QUICK).result_.table["p_value"])
     assert (np.array(p_values) <= LEVEL).mean() <= LEVEL + four_sd(LEVEL, len(p_values))

@@ -13,7 +13,7 @@ from modifind.data.weights import Weights
 from modifind.nuisance.outcome.contract import observed_arm
 from modifind.nuisance.outcome.stacking import WEIGHED_ROWS, CrossFit, arm_shapes
 from modifind.nuisance.regression.penalised import random_rows
-from modifind.statistics.direct import SHAPE_SCORES, Ranks, residual_scores
+from modifind.statistics.direct import RAISED_SCORES, SHAPE_SCORES, Ranks, residual_scores
 from modifind.statistics.families import Family
 
 MAX_LOG_SCALE = 30.0  # of residuals in units of their median scale
@@ -109,7 +109,7 @@ class ArmTraits:
         Mean of each arm's scores of residuals (`direct.residual_scores`), rows weighted by the chance to be in the
         other arm; empty where there are no ranks.
     changed : tuple of str
-        The scores of shape (tails, skewness, modes) in which the arms differ as a whole.
+        The scores of shape in which the arms differ as a whole, of those that may weigh more then (tails, skewness).
     """
 
     family: Family
@@ -149,8 +149,7 @@ class ArmTraits:
         means, variances = np.array(arms).swapaxes(0, 1)
         differs = np.abs(means[1] - means[0]) > CHANGED * np.sqrt(variances.sum(axis=0))
         named = zip(SHAPE_SCORES, (False, *differs), strict=True)  # the location is none of them
-        # The arms are measured by scales that make that of residuals equal.
-        changed = tuple(name for name, differ in named if differ and name != "scale")
+        changed = tuple(name for name, differ in named if differ and name in RAISED_SCORES)
         return replace(traits, ranks=ranks, scores=means, changed=changed)
 
     def residuals(
