@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from inspect import signature
 from typing import Any
 
 from modifind._workers import Progress
@@ -295,7 +294,23 @@ class ModifierSelector(BaseModifierSelector):
             raise KeyboardInterrupt
         return self
 
-    def placebo(self, X: Any, y: Any = None, treatment: Any = None, *, n: int = 20, **roles: Any) -> PlaceboResult:
+    def placebo(
+        self,
+        X: Any,
+        y: Any = None,
+        treatment: Any = None,
+        *,
+        n: int = 20,
+        outcome: str | None = None,
+        features: Any = None,
+        treated: Any = None,
+        reference: Any = None,
+        arms: Any = None,
+        adjust_for: Any = None,
+        sample_weight: Any = None,
+        clusters: Any = None,
+        strata: Any = None,
+    ) -> PlaceboResult:
         """Analyse a table with treatments that do nothing: anything found is a false positive.
 
         The treatment is redrawn as the real one was assigned: by a known probability, by the fitted scores, keeping the
@@ -304,14 +319,11 @@ class ModifierSelector(BaseModifierSelector):
 
         Parameters
         ----------
-        X, y, treatment
+        X, y, treatment, outcome, features, treated, reference, arms, adjust_for, sample_weight, clusters, strata
             As in `fit`. With several arms every contrast is run, and a run finds what modifies any of them. For a
             table in pieces the runs use a sample of `max_train_rows` rows.
         n : int, default=20
             Number of placebo treatments.
-        **roles
-            The other arguments of `fit`: outcome, features, treated, reference, arms, adjust_for, sample_weight,
-            clusters and strata.
 
         Returns
         -------
@@ -332,8 +344,11 @@ class ModifierSelector(BaseModifierSelector):
         '0 of 3 placebo treatments found anything.'
         """
         check_runs(n)
-        signature(self.fit).bind(X, y, treatment, **roles)  # refuses what is no argument of `fit`
-        result, interrupted = placebo_arms(*read_call(self.get_params(deep=False), X, y, treatment, **roles), n)
+        labels = {"treated": treated, "reference": reference, "arms": arms}
+        columns = {"outcome": outcome, "features": features, "adjust_for": adjust_for}
+        rows = {"sample_weight": sample_weight, "clusters": clusters, "strata": strata}
+        call = read_call(self.get_params(deep=False), X, y, treatment, **columns, **rows, **labels)
+        result, interrupted = placebo_arms(*call, n)
         if result is not None:
             self.placebo_ = result
         if interrupted:

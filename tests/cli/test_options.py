@@ -1,7 +1,12 @@
 """Options are declared once, in groups that commands take whole."""
 
 import inspect
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import pytest
@@ -96,3 +101,13 @@ def test_help_is_the_first_sentence_of_the_documentation():
     option = next(one for one in typer.main.get_command(app).commands["select"].params if one.name == "unit")
     assert option.help == "Unit of the outcome, for the report and figures."
     assert option.help in modifind.ModifierSelector.__doc__
+
+
+def test_help_needs_no_folder_of_sources(tmp_path):
+    packages = Path(modifind.__file__).parents[1]
+    archive = shutil.make_archive(str(tmp_path / "modifind"), "zip", packages, "modifind")
+    environment = os.environ | {"PYTHONPATH": archive, "COLUMNS": "100"}
+    command = [sys.executable, "-m", "modifind", "select", "--help"]
+    run = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8")
+    assert run.returncode == 0, run.stderr
+    assert "the same command then continues" in " ".join(run.stdout.replace("│", " ").split())

@@ -4,6 +4,7 @@ import os
 import sys
 import warnings
 from dataclasses import replace
+from inspect import signature
 
 import numpy as np
 import pandas as pd
@@ -253,6 +254,14 @@ def test_categories_are_pooled_for_every_draw(table):
     found = placebo((X.assign(site=site), y, treatment), n=4)
     assert found.n_runs == 4
     assert found.table["feature"].tolist() == ["moves", "predicts", "noise", "site"] * 4
+
+
+def test_placebo_names_the_arguments_of_fit(table):
+    fit, placebo_ = (signature(method).parameters for method in (ModifierSelector.fit, ModifierSelector.placebo))
+    assert placebo_["n"].default == 20
+    assert [argument for argument in placebo_.values() if argument.name != "n"] == list(fit.values())
+    with pytest.raises(TypeError, match=r"placebo\(\) got an unexpected keyword argument 'weights'"):
+        placebo(table, n=1, weights=None)
 
 
 def test_runs_say_nothing(table):

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, is_dataclass
 from functools import cache, wraps
 from pathlib import Path
+from pkgutil import get_data
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 from typer import BadParameter, Option
@@ -57,8 +58,8 @@ def arguments_of(name: str, method: str = "__init__") -> dict[str, tuple[Any, An
 
     They are read from the source, since the class would take seconds to import.
     """
-    path = Path(modifind.__file__).parent / f"{modifind._HOME[name].replace('.', '/')}.py"
-    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    source = get_data("modifind", f"{modifind._HOME[name].replace('.', '/')}.py")  # from a zip file as well
+    nodes = ast.walk(ast.parse(source or b""))
     owner = next(node for node in nodes if isinstance(node, ast.ClassDef) and node.name == name)
     function = next(node for node in owner.body if isinstance(node, ast.FunctionDef) and node.name == method)
     about = _first_sentences(ast.get_docstring(owner if method == "__init__" else function) or "")
@@ -177,7 +178,7 @@ METHOD = SettingOptions(
     "learner outcome effect_scale outcome_transform sampler alpha adjust missing missing_outcome max_train_rows",
     learner={"help": "Of effect_likelihood: auto, linear, splines, boosting or neural."},
     outcome_transform={"type": bool, "default": False, "help": "Analyse the logarithm of the outcome."},
-    max_train_rows={"min": 200},
+    max_train_rows={"min": 200, "help": "Maximum number of rows to fit models to; all rows are scored."},
 )
 TEST = SettingOptions(
     "Test",
@@ -295,7 +296,7 @@ class Execution:
     title: ClassVar[str] = "Running"
     seed: Seed = 0
     jobs: Jobs = 1
-    checkpoint: Annotated[Text, Option(help=_about("checkpoint"))] = None
+    checkpoint: Annotated[Text, Option(help="Folder to save progress in; the same command then continues.")] = None
 
 
 @dataclass(frozen=True)
