@@ -1,4 +1,4 @@
-"""Messages in the words of the command line: options instead of arguments, single lines instead of warnings."""
+"""Translate messages for the command line: options instead of arguments, single lines instead of warnings."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ COLUMN_OPTIONS = {
 
 
 def as_typed(message: str, columns: Sequence[str] = (), roles: Roles | None = None) -> str:
-    """A message in the words of the command line.
+    """Translate a message of the Python interface for the command line.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def as_typed(message: str, columns: Sequence[str] = (), roles: Roles | None = No
 
 
 def _with_roles(message: str, free: set[str], roles: Roles) -> str:
-    """Replace arguments by the options and columns that were given for them."""
+    """Replace arguments by the options and columns given for them."""
     for argument, (option, role) in COLUMN_OPTIONS.items():
         name = getattr(roles, role)
         if name is not None and argument not in free:
@@ -118,7 +118,7 @@ def _with_roles(message: str, free: set[str], roles: Roles) -> str:
 
 
 def _plain(text: str) -> Callable[[re.Match[str]], str]:
-    """A replacement for `re.sub` in which no sign is special."""
+    """A replacement for `re.sub` without special characters."""
     return lambda _: text
 
 
@@ -131,7 +131,7 @@ def _with_value(option: str) -> Callable[[re.Match[str]], str]:
 
 
 def _suggested(message: str) -> str:
-    """Add the choice that was probably meant, where one of several must be chosen."""
+    """Add the choice that was probably meant to a message that lists choices."""
     match = re.search(r"must be (.*), not '([^']*)'$", message)
     if match is None:
         return message
@@ -140,14 +140,14 @@ def _suggested(message: str) -> str:
 
 @dataclass
 class WarningLines:
-    """How warnings become lines: those that the checks show are left out, the others are in the user's words."""
+    """Turns warnings into lines: skips those that the checks show and translates the others."""
 
     shown: list[str] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
     roles: Roles | None = None
 
     def typed(self, message: str) -> str:
-        """A message in the words of the command line."""
+        """Translate a message for the command line."""
         return as_typed(" ".join(message.split()), self.columns, self.roles)
 
 

@@ -1,4 +1,4 @@
-"""The beginning of `select` and `placebo`: an open table, the roles of its columns, and a selector with options set."""
+"""Shared start of `select` and `placebo`: open the table, resolve column roles, configure the selector."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from modifind.result.files import write_bytes
 def open_table(
     data: str, *, dialect: Dialect | None = None, stream: bool = False, dask: str = "", jobs: int = 1
 ) -> Iterator[Any]:
-    """Open a table: a DataFrame, a Dask DataFrame, or files that are read in batches.
+    """Open a table as a DataFrame, a Dask DataFrame, or files that are read in batches.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def open_table(
 
 
 def write_file(frame: pd.DataFrame, path: Path) -> None:
-    """Write a DataFrame as CSV or Parquet, whole or not at all."""
+    """Write a DataFrame as CSV or Parquet, atomically."""
     buffer = io.BytesIO()
     if path.suffix.lower() == ".csv":
         frame.to_csv(buffer, index=False, lineterminator="\n")
@@ -81,7 +81,7 @@ def write_file(frame: pd.DataFrame, path: Path) -> None:
 
 
 def read_roles(asked: options.Columns, table: Any, scores: str | None) -> Roles:
-    """Roles of the columns of a table; `scores` is the column with known propensity scores, if any."""
+    """Resolve the roles of a table's columns; `scores` is the column of known propensity scores, if any."""
     columns = column_names(table)
     tested, named, unnamed = _tested(asked, columns, scores)
     refuse_unusable(first_rows(table, tested if asked.features else []), "--features")
@@ -97,14 +97,14 @@ def read_roles(asked: options.Columns, table: Any, scores: str | None) -> Roles:
 
 
 def _read_arms(texts: list[str] | None) -> tuple[str, ...] | None:
-    """``low,placebo``, or an option for each label, which may then hold commas."""
+    """Parse ``low,placebo``, or one option per label, which may then contain commas."""
     if not texts:
         return None
     return tuple(part.strip() for part in (texts[0].split(",") if len(texts) == 1 else texts))
 
 
 def _tested(asked: options.Columns, columns: list[str], scores: str | None) -> tuple[list[str], list[str], list[str]]:
-    """Columns to test, columns named to be adjusted for, and, where features are named, those left unnamed."""
+    """Columns to test, columns named for adjustment and, where features are named, the remaining columns."""
     roles = {"--treatment": asked.treatment, "--outcome": asked.outcome, "--propensity": scores}
     roles |= {"--strata": asked.strata, "--weight": asked.weight, "--clusters": asked.clusters}
     taken = {option: [name] for option, name in roles.items() if name is not None}
@@ -123,7 +123,7 @@ def _tested(asked: options.Columns, columns: list[str], scores: str | None) -> t
 
 
 def read_design(asked: options.Columns, columns: list[str]) -> tuple[str | None, Any, str | None]:
-    """The design and the propensity as settings; where the latter is a column of known scores, that column."""
+    """Parse design and propensity as settings, and name the column of known scores, if any."""
     if asked.observational and asked.randomised is not None:
         raise ValueError("--randomised and --observational contradict each other; leave one of them out")
     if asked.randomised is None:
@@ -135,7 +135,7 @@ def read_design(asked: options.Columns, columns: list[str]) -> tuple[str | None,
 
 
 def _read_share(text: str) -> float | dict[str, float]:
-    """The share of a trial that is treated, or the shares of its arms by label."""
+    """Parse the treated share of a trial, or the shares of its arms by label."""
     if "=" in text:
         return _read_shares(text, "--randomised")
     with suppress(ValueError):
@@ -145,7 +145,7 @@ def _read_share(text: str) -> float | dict[str, float]:
 
 
 def _read_propensity(value: str, columns: list[str]) -> tuple[Any, str | None]:
-    """The propensity as a setting, a number or shares by label; where it is a column of known scores, that column."""
+    """Parse the propensity as a number or shares by label; also return the column of known scores, if it names one."""
     if value in FITTED_SCORES:
         return value, None
     if value not in columns and "=" in value:
@@ -160,7 +160,7 @@ def _read_propensity(value: str, columns: list[str]) -> tuple[Any, str | None]:
 
 
 def _read_shares(text: str, option: str) -> dict[str, float]:
-    """``placebo=0.5,low=0.25,high=0.25`` as shares by label."""
+    """Parse ``placebo=0.5,low=0.25,high=0.25`` as shares by label."""
     shares = {}
     for pair in text.split(","):
         label, _, share = pair.rpartition("=")
@@ -174,7 +174,7 @@ def _read_shares(text: str, option: str) -> dict[str, float]:
 
 
 def read_discrete(texts: list[str] | None, columns: list[str], roles: Roles) -> AlsoDiscrete | str:
-    """The numeric columns that are categories, as a selector takes them."""
+    """Numeric columns to treat as categories, as the selector takes them."""
     categories = _columns(texts, columns, "--discrete")
     if not set(categories) <= set(roles.features):
         strangers = listed(sorted(set(categories) - set(roles.features)))
@@ -183,7 +183,7 @@ def read_discrete(texts: list[str] | None, columns: list[str], roles: Roles) -> 
 
 
 def read_groups(options: list[str], tested: list[str]) -> dict[str, list[str]]:
-    """``blood pressure=sbp,dbp``, once for every group, as columns by group."""
+    """Parse ``blood pressure=sbp,dbp``, once for every group, as columns by group name."""
     groups: dict[str, list[str]] = {}
     for text in options:
         name, equals, rest = (part.strip() for part in text.partition("="))
@@ -203,7 +203,7 @@ def read_groups(options: list[str], tested: list[str]) -> dict[str, list[str]]:
 
 
 def _columns(texts: list[str] | None, columns: list[str], option: str) -> list[str]:
-    """The columns that an option names, each once."""
+    """Columns named by an option, without duplicates."""
     names = list(dict.fromkeys(name for text in texts or [] for name in _split(text, columns)))
     if texts and not names:
         raise ValueError(f"{option} names no column; name some or leave it out")
@@ -212,7 +212,7 @@ def _columns(texts: list[str] | None, columns: list[str], option: str) -> list[s
 
 
 def _split(text: str, columns: list[str]) -> list[str]:
-    """``age,dose, mg`` as columns: the longest text up to a comma that is a column's name, commas included."""
+    """Split ``age,dose, mg`` into columns, preferring the longest column name, commas included."""
     parts, names = text.split(","), []
     while parts:
         texts = [",".join(parts[:end]) for end in range(len(parts), 0, -1)]
@@ -230,7 +230,7 @@ def _check_known(names: list[str], columns: list[str], option: str) -> None:
 
 
 class OpenTable(NamedTuple):
-    """A table and what is to be done with it; `lines` are the warnings that it gets."""
+    """A table with the planned analysis; `lines` collects its warnings."""
 
     table: Any
     roles: Roles
@@ -247,7 +247,7 @@ def open_analysis(
     rows: options.LargeTable,
     settings: dict[str, Any],
 ) -> Iterator[OpenTable]:
-    """Open a table, and set up what options say; warnings become lines when it is closed."""
+    """Open a table and configure the analysis; warnings become lines on exit."""
     opened = open_table(data, dialect=Dialect(**asdict(text)), jobs=run.jobs, **asdict(rows))
     with warnings_as_lines() as lines, opened as table:
         names = column_names(table)
@@ -270,7 +270,7 @@ def open_analysis(
 
 
 def _selector(settings: dict[str, Any]) -> ModifierSelector:
-    """A selector, or that of a preset, from the values of options by argument."""
+    """Make a selector, or that of a preset, from option values by argument."""
     resamples = settings.pop("n_resamples", "auto")
     if resamples != "auto":
         if not resamples.isdigit():
@@ -295,9 +295,9 @@ def _selector(settings: dict[str, Any]) -> ModifierSelector:
 
 
 def until_interrupted(call: Callable[[], Any], partial: Callable[[], Any], missing: str) -> tuple[Any, bool]:
-    """Return the result of a call, or its partial result and True if Ctrl-C came; `missing` names what was not there.
+    """Return the result of a call, or its partial result and True after Ctrl-C; `missing` names what is incomplete.
 
-    Raises KeyboardInterrupt where there is no partial result.
+    Raises KeyboardInterrupt if there is no partial result.
     """
     try:
         return call(), False

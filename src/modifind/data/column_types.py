@@ -1,4 +1,4 @@
-"""What a column holds: numbers, categories, or something that is no feature."""
+"""Column types: numeric, categorical, or unsuitable as a feature."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _REMEDIES = (
 
 
 def feature_column(column: pd.Series[Any], name: str, check: bool = True) -> tuple[pd.Series[Any], bool]:
-    """A column that can be a feature, and whether it holds numbers.
+    """Validate a column as a feature; return it and whether it is numeric.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def feature_column(column: pd.Series[Any], name: str, check: bool = True) -> tup
 
 
 def _refuse_infinite_levels(column: pd.Series[Any], name: str) -> None:
-    """Refuse categories that are infinite numbers: a level that no file or picture could show."""
+    """Refuse infinite numbers as categories, which no file or figure could show."""
     infinite = [label for label in column.cat.categories if isinstance(label, float) and math.isinf(label)]
     if count := int(column.isin(infinite).sum()):
         raise ValueError(
@@ -115,7 +115,7 @@ def _refuse_infinite_levels(column: pd.Series[Any], name: str) -> None:
 
 
 def plain_column(column: pd.Series[Any]) -> pd.Series[Any]:
-    """The same values with the plainest type that holds them: objects that are numbers or truth values become such."""
+    """Convert a column to the plainest type that holds its values, such as objects to numbers or booleans."""
     types = pd.api.types
     fits = (types.is_numeric_dtype, types.is_bool_dtype, types.is_string_dtype)
     if isinstance(column.dtype, pd.ArrowDtype) and not any(fit(column) for fit in fits):
@@ -137,7 +137,7 @@ def plain_column(column: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def unfit_kind(column: pd.Series[Any]) -> str:
-    """What a column holds that is neither a number nor a category, in words; empty for others.
+    """Description of a column that is neither numeric nor categorical; empty for others.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def unfit_kind(column: pd.Series[Any]) -> str:
 
 
 def loses_digits(column: pd.Series[Any]) -> bool:
-    """Whether a column has integers that floats cannot hold, as identifiers are."""
+    """Whether a column has integers that floats cannot represent, as identifiers often have."""
     if not (pd.api.types.is_integer_dtype(column) or (column.dtype == object and _inferred(column) == "integer")):
         return False
     values = column.dropna().to_numpy()
@@ -158,7 +158,7 @@ def loses_digits(column: pd.Series[Any]) -> bool:
 
 
 def refuse_identifiers(name: str) -> None:
-    """Refuse integers that floats cannot tell apart."""
+    """Refuse integers beyond the precision of floats."""
     raise ValueError(
         f"column {name!r} has integers beyond 2^53 that floats cannot tell apart, as identifiers have; exclude it, or "
         "subtract what all values share"
@@ -166,13 +166,13 @@ def refuse_identifiers(name: str) -> None:
 
 
 def plain_label(label: Any) -> Any:
-    """The label as a plain number or as text, which is what a report or a JSON file can show."""
+    """The label as a plain number or as text, for reports and JSON files."""
     label = label.item() if isinstance(label, np.generic) else label
     return label if isinstance(label, bool | int | float | str) else str(label)
 
 
 def number_text(number: Any) -> str:
-    """A whole number as it is written.
+    """A whole number as text.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def number_text(number: Any) -> str:
 
 
 def numbers_as_text(column: pd.Series[Any]) -> pd.Series[Any]:
-    """The same with whole numbers as they are written, of a column that holds text in other rows."""
+    """Convert whole numbers to text, for a column that holds text in other rows."""
     kind = pd.api.types.infer_dtype(column, skipna=True)
     if kind not in ("integer", "floating") and not kind.startswith("mixed"):
         return column
@@ -191,12 +191,12 @@ def numbers_as_text(column: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def outcome_name(column: pd.Series[Any]) -> str:
-    """How messages call an outcome: by the name of its column, if it has one."""
+    """Name of the outcome in messages, with that of its column if known."""
     return f"the outcome {column.name!r}" if _is_named(column, "y") else "the outcome y"
 
 
 def treatment_name(column: pd.Series[Any]) -> str:
-    """How messages call a treatment: by the name of its column, if it has one."""
+    """Name of the treatment in messages, with that of its column if known."""
     return f"the treatment {column.name!r}" if _is_named(column, "treatment") else "treatment"
 
 
@@ -205,7 +205,7 @@ def _is_named(column: pd.Series[Any], argument: str) -> bool:
 
 
 def text_outcome(column: pd.Series[Any]) -> str:
-    """What is wrong with an outcome that holds text."""
+    """Problem with an outcome that holds text, and its remedy."""
     what, known = f"{outcome_name(column)} must be numeric;", column.dropna()
     is_number = _as_numbers(known, loose=False).notna()
     if is_number.all():
@@ -225,9 +225,9 @@ def _distinct(values: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def _near_numbers(distinct: pd.Series[Any], column: str) -> str:
-    """What texts look like that could be read as numbers, and what to do with the `column`; empty for others.
+    """Description of texts that could be read as numbers, and a remedy for `column`; empty for others.
 
-    Those that are numbers as they stand say nothing.
+    Texts that are plain numbers are not described.
     """
     distinct = distinct[_as_numbers(distinct, loose=False).isna()]
     stripped = distinct.str.strip()
@@ -239,7 +239,7 @@ def _near_numbers(distinct: pd.Series[Any], column: str) -> str:
 
 
 def _written(texts: pd.Series[Any]) -> str:
-    """What texts that are no numbers look like, and what to do."""
+    """Description of texts that are not plain numbers, and a remedy."""
     distinct = _distinct(texts)
     if date := _usual_date(distinct):
         return f"dates or times as text, such as {date!r}. Analyse a number, such as {DAYS}"
@@ -260,7 +260,7 @@ def _fits(column: pd.Series[Any]) -> bool:
 
 
 def _refuse_mixture(column: pd.Series[Any], name: str) -> None:
-    """Refuse an object column that is no text."""
+    """Refuse an object column that does not hold text only."""
     values = column.dropna()
     kinds = Counter(type(value).__name__ for value in values)
     what = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(SHOWN))
@@ -274,7 +274,7 @@ def _refuse_mixture(column: pd.Series[Any], name: str) -> None:
 
 
 def mixed_types(name: str, found: str = "") -> ValueError:
-    """The refusal of a column whose values are of types that have no common order."""
+    """Error for a column whose types have no common order."""
     return ValueError(f"column {name!r} mixes types that cannot be compared; convert it to text or to numbers{found}")
 
 
@@ -295,23 +295,23 @@ def _check_text(values: pd.Series[Any], name: str) -> None:
 
 
 def dated(texts: pd.Series[Any]) -> pd.Series[bool]:
-    """Which texts are dates or times."""
+    """Mask of texts that are dates or times."""
     return texts.str.fullmatch(_DATE).fillna(False).astype(bool)
 
 
 def _usual_date(texts: pd.Series[Any]) -> str:
-    """The first date or time of texts that are mostly such; empty for others."""
+    """The first date or time if most texts are such; otherwise empty."""
     dates = texts[dated(texts)]
     return str(dates.iloc[0]) if 2 * len(dates) > len(texts) else ""
 
 
 def mostly_numbers(texts: pd.Series[Any]) -> bool:
-    """Whether more than half of some texts are numbers, also such as 1,5 and < 3 and 20 %."""
+    """Whether more than half of the texts are numbers, including forms such as 1,5 and < 3 and 20 %."""
     return 2 * int(_as_numbers(texts, loose=True).notna().sum()) > len(texts)
 
 
 def _refuse_near_numbers(values: pd.Series[Any], name: str, least: int) -> None:
-    """Refuse text of which most rows are numbers, where at least so many numbers are distinct."""
+    """Refuse text in which most rows are numbers, if at least `least` numbers are distinct."""
     strict, loose = _as_numbers(values, loose=False), _as_numbers(values, loose=True)
     if loose.nunique() < least or 2 * int(loose.notna().sum()) <= len(values):
         return
@@ -332,12 +332,12 @@ def _refuse_near_numbers(values: pd.Series[Any], name: str, least: int) -> None:
 
 
 def _as_numbers(text: pd.Series[Any], loose: bool) -> pd.Series[Any]:
-    """Texts as numbers, NaN where they are none; the loose reading also takes 1,5 and < 3 and 20 %."""
+    """Parse texts as numbers, NaN where that fails; `loose` also accepts 1,5 and < 3 and 20 %."""
     if loose:
         text = text.astype(str).str.replace(r"[,'\u2019%$€£<>≤≥~\s]", "", regex=True)
     return pd.to_numeric(text.astype(object), errors="coerce")
 
 
 def _some(values: Any) -> str:
-    """The first few values, and how many more there are."""
+    """The first few values and the number of the others."""
     return shortened([repr(plain_label(value)) for value in values], SHOWN)

@@ -1,7 +1,7 @@
-"""Checks that every fit ends with: what was found, why it matters and what to do.
+"""Checks made at the end of every fit: what was observed, why it matters and what to do.
 
-A check that bears on validity decides whether the answer can be relied on, `SelectionResult.ok`; the others are notes.
-`check_kinds` says which is which. Thresholds are set by what a departure does to the answer, not by whether it is
+A check that bears on validity decides whether the result can be relied on, `SelectionResult.ok`; the others are notes.
+`check_kinds` says which is which. Thresholds reflect how much a departure distorts the result, not whether it is
 significant: with 100,000 rows every distribution and every score is significantly wrong by a little. docs/validity.md
 has the rates at which good and bad tables fail.
 """
@@ -53,7 +53,7 @@ ARMS = ("treated", "control")
 
 
 def as_frame(checks: Sequence[Check]) -> pd.DataFrame:
-    """Checks as a table, one row each, with whether they bear on validity and what to do about those that failed."""
+    """Checks as a table with one row each: whether it bears on validity, and advice where it failed."""
     columns = [field.name for field in fields(Check)]
     frame = pd.DataFrame([astuple(check) for check in checks], columns=columns)
     frame = frame.astype({"feature": object, "value": float, "threshold": float, "passed": bool})
@@ -102,7 +102,7 @@ def run_checks(
 
 
 def _overlap_checks(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Whether the arms can be compared in the population that effects are about."""
+    """Check whether the arms can be compared in the target population."""
     even = settings.get("population") == "overlap"
     yield from _support_checks(overlap, even)
     for arm in ARMS:
@@ -146,7 +146,7 @@ def _support_checks(overlap: Mapping[str, float], even: bool) -> Iterator[Check]
 
 
 def _outcome_weight_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Whether rows with an outcome can represent those without."""
+    """Check whether rows with an observed outcome can represent those without."""
     weights = settings.get("outcome_weights")
     if not weights:
         return
@@ -166,7 +166,7 @@ def _outcome_weight_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _score_check(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Whether scores fit along the features."""
+    """Check whether the scores fit along every feature."""
     p_value = overlap.get("misfit_p_value", math.nan)
     if p_value != p_value:
         return
@@ -181,7 +181,7 @@ def _score_check(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> I
 
 
 def _known_checks(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Whether known probabilities of treatment agree with the arms and with the features."""
+    """Check known treatment probabilities against the arms and the features."""
     if not settings.get("propensity_known") or "share_z" not in overlap:
         return
     share, expected, z = (overlap[name] for name in ("treated_share", "expected_share", "share_z"))
@@ -197,7 +197,7 @@ def _known_checks(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> 
 
 
 def _column_checks(diagnostics: pd.DataFrame, settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Overlap along every feature, and whether it looks as if it was measured after treatment."""
+    """Check overlap along every feature, and whether it looks like a post-treatment measurement."""
     if "outside_share" not in diagnostics:
         return
     rows, outcome = _rows(diagnostics), settings.get("outcome_name") or "the outcome"
@@ -215,7 +215,7 @@ def _column_checks(diagnostics: pd.DataFrame, settings: Mapping[str, Any]) -> It
 
 
 def _rows(table: pd.DataFrame) -> list[tuple[str, dict[Any, Any]]]:
-    """Features and their entries by column."""
+    """Features with their diagnostics as dicts."""
     return [(str(name), row) for name, row in zip(table.index, table.to_dict("records"), strict=True)]
 
 
@@ -257,7 +257,7 @@ def _arm_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _repeated_check(settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Rows that repeat the features of others, where there are any."""
+    """Check for rows that repeat the features of others, where any do."""
     if repeats := settings.get("repeated_rows"):
         columns, pairs, expected = (repeats[name] for name in ("columns", "pairs", "expected"))
         text = (
@@ -268,7 +268,7 @@ def _repeated_check(settings: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _control_check(settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Whether the test is one that controls its error rates, if its models are right."""
+    """Check whether the settings control the error rate, given correct models."""
     if reasons := uncontrolled(settings):
         text = control_sentence(settings)
         yield Check("control", None, float(len(reasons)), 0.0, False, f"{text[0].upper()}{text[1:]}.")
@@ -318,7 +318,7 @@ def _untested(features: Iterable[Any], untestable: Mapping[str, str]) -> Iterato
 
 
 def _conditional_checks(diagnostics: pd.DataFrame, n_rows: int) -> Iterator[Check]:
-    """Whether the conditional distribution of each feature given the rest is right."""
+    """Check the estimated conditional distribution of each feature given the others."""
     for feature, row in _rows(diagnostics):
         row = defaultdict(lambda: math.nan, row)
         if row["pit_distance"] == row["pit_distance"]:
@@ -402,7 +402,7 @@ LEVELS = ("binary", "ordinal")
 
 
 def outcome_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Failed checks of whether columns give the outcome together and whether both arms have enough events."""
+    """Failed checks of whether columns together determine the outcome and whether both arms have enough events."""
     if parts := settings.get("outcome_parts"):
         share = float(parts["share"])
         text = (
@@ -425,7 +425,7 @@ def outcome_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _given_check(settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Whether held-out rows are predicted better than is plausible for an outcome measured later."""
+    """Check whether held-out rows are predicted better than is plausible for an outcome measured later."""
     model, kind = settings.get("model") or {}, settings.get("outcome_kind")
     gain = model.get("gain_over_marginal")
     if gain is None or kind == "count":  # of large counts there is more to learn

@@ -1,4 +1,4 @@
-"""Forms in which results are shown: tables as Markdown, LaTeX, HTML and CSV, names of effects, texts of arms."""
+"""Presentation of results: tables as Markdown, LaTeX, HTML and CSV, names of effects, merged texts of arms."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MARKDOWN = {sign: f"\\{sign}" for sign in "\\|*_`[]<>"}
 
 
 def as_markdown(table: pd.DataFrame) -> str:
-    r"""A table in Markdown, the index first.
+    r"""Format a table as Markdown, index first.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def as_markdown(table: pd.DataFrame) -> str:
 
 
 def as_latex(table: pd.DataFrame) -> str:
-    r"""A table in LaTeX, the index first; it needs the package booktabs.
+    r"""Format a table as LaTeX, index first; requires the package booktabs.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def as_latex(table: pd.DataFrame) -> str:
 
 
 def as_html(table: pd.DataFrame, bold: Collection[str] = ()) -> str:
-    """A table in HTML, the index first, some of its rows in bold."""
+    """Format a table as HTML, index first, with the rows in `bold` highlighted."""
     head, *rows = _cells(table, escape)
     title = "".join(f"<th>{cell}</th>" for cell in head)
     body = "".join(
@@ -78,7 +78,7 @@ def _weight(bold: bool) -> str:
 
 
 def _cells(table: pd.DataFrame, write: Callable[[str], str]) -> list[list[str]]:
-    """Texts of all lines, that of the headings first."""
+    """Text of every cell by line, headings first."""
     rows = [
         [table.index.name, *table.columns],
         *([name, *row] for name, row in zip(table.index, table.to_numpy(), strict=True)),
@@ -112,7 +112,7 @@ def safe_cell(value: Any) -> Any:
 
 
 def safe_csv(frame: pd.DataFrame, *, index: bool = True, **options: Any) -> str:
-    """A DataFrame as CSV text whose names, labels and texts no spreadsheet runs; numbers stay numbers."""
+    """Format a DataFrame as CSV in which no name, label or text is run as a spreadsheet formula; numbers stay numbers."""
     shown = frame.copy()
     for position, kind in enumerate(frame.dtypes):
         if not pd.api.types.is_numeric_dtype(kind):
@@ -127,7 +127,7 @@ ODDS = {"binary": "odds ratio", "ordinal": "common odds ratio"}
 
 
 def effect_name(kind: str, scale: str) -> str:
-    """Name of an effect on the average.
+    """Name of the average effect on a scale.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def effect_name(kind: str, scale: str) -> str:
 
 
 def scale_of(settings: Mapping[str, Any]) -> tuple[str, str]:
-    """Kind of the outcome and scale of effects that a result was made with."""
+    """Kind of outcome and effect scale of a result."""
     return str(settings.get("outcome_kind") or "numeric"), str(settings.get("effect_scale") or "difference")
 
 
@@ -150,7 +150,7 @@ MIN_SUPPORT = 20.0
 
 
 def merged_texts(by_arm: Mapping[str, Iterable[str]], reference: Any) -> list[str]:
-    """Merge texts of comparisons with a reference; a text that not all of them have names those that do.
+    """Merge the texts of comparisons with a reference, naming the comparisons unless a text applies to all.
 
     Examples
     --------
