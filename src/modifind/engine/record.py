@@ -1,4 +1,4 @@
-"""What a result records of its run: the seed, settings, versions, reasons of failures, and a review of every column."""
+"""The record of a run: seed, settings, versions, reasons of failures, and a review of every column."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ UNRECORDED = ("random_state", "progress", "n_jobs", "checkpoint", "placebo_runs"
 
 
 def entropy_of(random_state: Any) -> int:
-    """One number that seeds everything; drawn afresh for None."""
+    """One number that seeds everything; random for None."""
     if random_state is None:
         return secrets.randbits(128)
     if isinstance(random_state, int | np.integer):
@@ -69,7 +69,7 @@ def recorded_settings(
 def data_settings(
     arms: tuple[Any, ...], n_rows: int, n_treated: int, propensity: FittedPropensity, entropy: int
 ) -> dict[str, Any]:
-    """What a result records of the data, the propensity scores and the seed."""
+    """Entries on the data, the propensity scores and the seed."""
     return {
         "seed": entropy,
         "propensity_model": propensity.description,
@@ -85,14 +85,14 @@ def data_settings(
 
 
 def design_settings(design: Design, scores: Array) -> dict[str, Any]:
-    """What a result records of the design, with the probability of treatment where it is the same for every row."""
+    """Entries on the design, with the probability of treatment if it is constant."""
     alike = design.chance in ("known", "observed") and bool((scores == scores[0]).all())
     share = {"share": float(scores[0])} if alike else {}
     return {"randomised": design.randomised, "said": design.said, "chance": design.chance, **share}
 
 
 def null_hypothesis(run: RunSettings, kind: str, recorded: Mapping[str, Any]) -> str:
-    """What the p-values are about, in words, for an outcome of a kind and what else a result records."""
+    """The null hypothesis in words, for a kind of outcome and the other recorded settings."""
     compared = run.statistic.null_hypothesis
     if run.effect_scale != "difference":
         compared = f"the {effect_name(kind, run.effect_scale)} between the arms does not depend on the feature"
@@ -111,7 +111,7 @@ def null_hypothesis(run: RunSettings, kind: str, recorded: Mapping[str, Any]) ->
 def group_settings(
     groups: Mapping[str, tuple[str, ...]], table: FeatureTable, units: tuple[Unit, ...]
 ) -> dict[str, Any]:
-    """What a result records of groups; nothing where there are none."""
+    """Entries on feature groups; empty without any."""
     if not groups:
         return {}
     columns = {name: list(columns) for name, columns in groups.items()}
@@ -119,7 +119,7 @@ def group_settings(
 
 
 def readable(value: Any) -> Any:
-    """A setting as JSON can hold it and a person can read it."""
+    """A setting in a form that JSON supports and people can read."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool | int | str | None) or (isinstance(value, float) and np.isfinite(value)):
@@ -136,7 +136,7 @@ def readable(value: Any) -> Any:
 
 
 def stable_repr(value: Any, depth: int = 3) -> str:
-    """An object as text that is the same in every process: without addresses in memory, by its class and attributes."""
+    """Text for an object by its class and attributes, equal in every process: without memory addresses."""
     code = getattr(value, "__code__", None)
     if code is not None:
         digest = hashlib.sha256(code.co_code + repr((code.co_consts, code.co_names)).encode()).hexdigest()[:12]
@@ -155,7 +155,7 @@ def stable_repr(value: Any, depth: int = 3) -> str:
 
 
 def installed_versions() -> dict[str, str]:
-    """Versions of modifind and the packages it depends on."""
+    """Versions of modifind and its dependencies."""
     return dict(_versions())
 
 
@@ -169,7 +169,7 @@ def _versions() -> dict[str, str]:
 
 
 def failure_of(error: Exception, name: str) -> str:
-    """Why a feature could not be tested; an error that the user can mend is raised again with the feature's name.
+    """Why a feature could not be tested; raises errors that the user can fix, with the feature's name.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def review_columns(
     positive: bool = False,
     levels: Mapping[str, Outside] | None = None,
 ) -> pd.DataFrame:
-    """Overlap along every column, and whether it looks as if it were measured after the treatment.
+    """Overlap along every column, and whether it looks like a post-treatment measurement.
 
     Parameters
     ----------
@@ -251,10 +251,9 @@ def review_columns(
 def baseline_settings(
     reviewed: pd.DataFrame, table: FeatureTable, outcome_name: str | None, tested: Collection[str]
 ) -> dict[str, Any]:
-    """What a result records of tested columns of a trial whose names suggest the baseline value of the outcome.
+    """Tested columns of a trial whose names suggest a baseline outcome, for the record.
 
-    `reviewed` is the review of the columns, and `tested` are those that are tested; those that are only adjusted for
-    need no advice.
+    `reviewed` is the review of the columns; columns that are only adjusted for need no advice.
     """
     names = [name for name in baseline_names(table, outcome_name) if name in tested] if outcome_name else []
     names = [name for name in names if reviewed["arm_p_value"][name] >= BALANCED]
