@@ -135,8 +135,7 @@ class ArmSums:
         return float(chi2.sf(scores @ scores / scale, scores.size / scale))
 
     def as_cause(self, others: Array, differing: Array) -> tuple[float, float]:
-        """Scores of the other columns in the direction of a differing one: expected if it causes treatment, and
-        observed.
+        """Scores of the other columns along a differing one: expected if it causes treatment, and observed.
 
         What is related to a cause of the treatment differs between the arms as well, in proportion; what is related to
         an effect of a randomised treatment does not.

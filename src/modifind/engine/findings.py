@@ -100,7 +100,7 @@ class Finding:
 
     @property
     def untestable(self) -> str | None:
-        """Name of the check that says why the feature was not tested; empty if it was."""
+        """Name of the check that says why the feature was not tested; None if it was."""
         if self.outcome is not None:
             return None
         if not self.reached:
