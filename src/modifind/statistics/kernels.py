@@ -374,7 +374,7 @@ class CellGridSums(LocalSums):
         return values
 
     def _placed(self, numbers: Array) -> list[tuple[int, int, int]]:
-        """First row and end of each cell, and whether its predecessor among the occupied cells is adjacent."""
+        """First row and end of each cell, and the index in `numbers` of the cell before it."""
         before = np.searchsorted(numbers, _next(self.numbers, -1.0)).tolist()
         return [(*rows, cell) for rows, cell in zip(self.cells, before, strict=True)]
 
@@ -399,7 +399,7 @@ def _cells(values: Array, width: float) -> tuple[Array, Array]:
 
 
 def _next(numbers: Array, step: float) -> Array:
-    """Positions of the neighbouring cells."""
+    """Numbers of the neighbouring cells."""
     return np.where(np.abs(numbers) < MANY_CELLS, numbers + step, np.nextafter(numbers, step * np.inf))
 
 

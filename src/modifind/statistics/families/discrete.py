@@ -288,7 +288,7 @@ class Ordinal(Family):
         return np.add(*cumulative_probabilities(y, location, np.array(self.thresholds))) - 1.0
 
     def on_eta(self, y: Array, eta: Array, unit: Array | float, residual: Array) -> tuple[Array | float, Array]:
-        """The residual is a score already; one unit of it equals the variance."""
+        """The residual is a score already; one unit of it moves eta by the variance."""
         return self.variance(eta, np.ones(1)), residual
 
     def marginal(self, y: Array, least_scale: float) -> tuple[float, float, float]:
