@@ -258,9 +258,7 @@ def _in_arm(outcomes: PseudoOutcomes, rows: Any) -> Array:
 
 
 def _arm_averages(outcomes: PseudoOutcomes, expected: Array, errors: Array, rows: Any) -> tuple[Array, Array]:
-    """Averages of functions in both arms, shape (2, k), and each row's contribution to their errors, shape (rows, 2,
-    k).
-    """
+    """Averages of functions in both arms, shape (2, k), and error contributions of rows, shape (rows, 2, k)."""
     share, in_arm = outcomes.weights[rows] / outcomes.weights[rows].sum(), _in_arm(outcomes, rows)
     in_arm /= in_arm.sum(axis=0)
     modelled, corrections = np.tensordot(share, expected, 1), in_arm.T @ errors

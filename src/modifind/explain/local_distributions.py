@@ -55,9 +55,7 @@ class WeightedRows:
         return cls(order, rows.y[order], rows.arms[order] == 1, own_weights[order])
 
     def shifted(self, effect: float) -> WeightedRows:
-        """The same rows with `effect` added to the control outcomes; values that differ by rounding only are made
-        equal.
-        """
+        """The rows with `effect` added to the control outcomes, equating values that differ by rounding only."""
         if not effect:
             return self
         moved = np.where(self.treated, self.y, self.y + effect)
@@ -128,8 +126,7 @@ class Cells:
         return np.column_stack(share_bounds(*self._arms(*distributions, higher_is_better)))
 
     def off_edge(self, distributions: tuple[Array, Array], higher_is_better: bool) -> Array:
-        """Distance by which chance moves a bound away from `EDGES` if its true value is there; 0 for bounds without an
-        edge.
+        """Distance from `EDGES` that chance gives a bound whose true value is there; 0 for bounds without an edge.
 
         A draw's distribution in each arm is compared with that under equal weights, which differs from the true one in
         the same way. The distances of the two arms are added.
@@ -335,9 +332,7 @@ def bootstrap(
 
 
 def _group_values(mass: Array, max_cells: int) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Group neighbouring values: small groups in the tails, heavy values alone. Return the group of each value and
-    which groups are single values.
-    """
+    """Groups of neighbouring values, and which hold a single value: small in the tails, heavy values alone."""
     middle = np.cumsum(mass) - mass / 2
     level = np.floor(max_cells / np.pi * np.arccos(np.clip(1.0 - 2.0 * middle, -1.0, 1.0)))
     heavy = mass > 1.0 / max_cells
@@ -354,8 +349,6 @@ def _moments(values: Array, cumulative: Array) -> tuple[Array, Array]:
 
 
 def _moved(values: Array, f: Array, g: Array) -> Array:
-    """Squared distance between two distributions of the same values after centring both at mean 0; the second has one
-    row.
-    """
+    """Squared distance between two distributions of the same values after centring both; the second has one row."""
     apart = same_ranks(values, f, values, np.broadcast_to(g, f.shape))
     return np.maximum(apart - (_moments(values, f)[0] - _moments(values, g)[0]) ** 2, 0.0)

@@ -51,8 +51,9 @@ def attempt(what: str, function: Callable[..., Found], *args: Any, **settings: A
 
 @contextmanager
 def attempting(what: str) -> Iterator[None]:
-    """Turn an error into a warning that names what is missing; warnings that the user has turned into errors stay
-    errors.
+    """Turn an error into a warning that names what is missing.
+
+    Warnings that the user has turned into errors stay errors.
     """
     try:
         yield

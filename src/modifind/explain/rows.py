@@ -222,8 +222,7 @@ class PseudoOutcomes:
 
 
 def outcome_marks(y: Array, weights: Array) -> tuple[Array, NDArray[np.bool_], bool]:
-    """Marks at which distribution functions are evaluated, which of them are steps, and whether they are all values of
-    y.
+    """Marks of distribution functions, which of them are steps, and whether they are all values of y.
 
     About fifty quantiles, where most rows are, and evenly spaced values. A value shared by many rows and the value
     before it are both marks with none between, because the distribution function jumps there.

@@ -244,8 +244,7 @@ class _Tables:
         return pd.DataFrame(columns)
 
     def _outcome_grid(self) -> tuple[Array, Array]:
-        """Outcomes at which densities are evaluated, and the density that each increment's probability contributes
-        there.
+        """Outcomes at which densities are evaluated, and each increment's contribution to the density there.
 
         Probability between two marks is spread evenly, or placed at a mark that is a step, then smoothed.
         """

@@ -39,9 +39,7 @@ class RecordError(ValueError):
 
 
 class Cell:
-    """Type hint for a table cell: text, a number, true, false or null. A non-finite float is tagged to tell it from
-    text.
-    """
+    """Type hint for a table cell: text, a number, true, false or null; non-finite floats are tagged."""
 
 
 @dataclass(frozen=True)

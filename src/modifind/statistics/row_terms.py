@@ -101,7 +101,7 @@ class LevelGroups:
         return cls(kind.reshape(-1), firsts, member)
 
     def gather(self, rows: Ints, chances: Array) -> tuple[Array, Array]:
-        """A level of each group and the probability of the group, each of shape (rows, groups), from those of levels."""
+        """A level of each group and the group's probability, each of shape (rows, groups), from those of levels."""
         kind = self.kind[rows]
         gathered = np.empty((rows.size, self.first.shape[1]))
         for k in np.unique(kind):
@@ -237,7 +237,7 @@ class ArmFit:
         return self.traits.family.log_density(self.y[rows, None], location[each, :, arm], scale[each, :, arm], shape)
 
     def residual(self, rows: Ints, *apart: Array) -> tuple[Array, Array, Array]:
-        """Residuals at given contrasts of the arms, and the factor of the location contrast with and without weights."""
+        """Residuals at given contrasts of the arms, and the factor of the location contrast, weighted and not."""
         common, family, y = self.common.at(rows), self.traits.family, self.y[rows]
         residual, unit, eta = self.traits.residuals(common, y, self.treatment[rows], *apart)
         per_unit, of_eta = family.on_eta(y, eta, unit, residual)

@@ -331,7 +331,7 @@ class Windows:
 
 
 def _code_steps(codes: Array, weights: Array) -> tuple[Array, Array]:
-    """Codes sorted, with the cumulative shares of their rows."""
+    """Quantile function of ordered codes as steps: cumulative shares of rows, and the codes."""
     ends = np.cumsum(weights) / weights.sum()
     return np.concatenate(([0.0], np.repeat(ends[:-1], 2), [1.0])), np.repeat(codes, 2)
 

@@ -70,8 +70,7 @@ class ScoreCheck:
 
     @classmethod
     def of(cls, table: FeatureTable, treatment: Ints, scores: Array, weights: Weights) -> ScoreCheck:
-        """Take at most 50,000 rows, and project out of their residuals what the scores were fitted to: lines and
-        levels.
+        """Take at most 50,000 rows, and project out of their residuals the lines and levels of the scores.
 
         The result is the score of a model fitted to these very rows, as far as lines and levels go. So errors of the
         models' coefficients, and treated shares of levels that were balanced, are not mistaken for misfit.
@@ -101,9 +100,7 @@ class ScoreCheck:
         return self._named(Trace.clearest([self.along_outcome(residual[self.rows]), self.along(guides[self.rows])]))
 
     def along(self, guides: Array) -> Trace:
-        """Structure along bins of functions of the features, shape (n, k), which must not derive from levels' treated
-        shares.
-        """
+        """Structure along bins of functions of the features, shape (n, k), without levels' treated shares."""
         if self.has_levels:
             return Trace(1.0)
         return replace(along_bins(guides, self.residual, self.variance), columns=())
@@ -140,9 +137,7 @@ class ScoreCheck:
         return self._toward(direction, set(np.argsort(-importance)[:MAX_NAMED].tolist()), rising=rising)
 
     def _toward(self, direction: Array, named: set[int], *, rising: bool = False) -> Trace:
-        """Whether treatment residuals are associated with one function of the features, or only whether they rise with
-        it.
-        """
+        """Whether treatment residuals follow a function of the features, or only whether they rise with it."""
         total, spread = direction @ self.residual, direction**2 @ self.variance
         if rising and total <= 0:
             return Trace(1.0)
@@ -192,7 +187,7 @@ class LineFit:
 
 
 def outcome_residual(y: Array, common: Array) -> Array:
-    """Winsorised outcomes minus the mean of both arms' predictions."""
+    """Outcomes minus the mean of both arms' predictions, winsorised."""
     residual = y - common
     spread = np.median(np.abs(residual - np.median(residual))) / 0.6745 or residual.std()
     return np.clip(residual, -MAX_RESIDUAL * spread, MAX_RESIDUAL * spread)

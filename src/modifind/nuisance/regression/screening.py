@@ -207,9 +207,7 @@ class Trace:
 
     @classmethod
     def clearest(cls, traces: list[Trace]) -> Trace:
-        """The trace with the smallest p-value, corrected for their number, with the columns of the first that names
-        any.
-        """
+        """The trace with the smallest p-value, Bonferroni corrected, with the columns of the first that names any."""
         ordered = sorted(traces, key=lambda trace: trace.p_value) or [NO_TRACE]
         columns = next((trace.columns for trace in ordered if trace.columns), ())
         return cls(min(ordered[0].p_value * len(ordered), 1.0), columns)
