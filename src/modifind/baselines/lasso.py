@@ -258,7 +258,7 @@ def _solve(gram: Array, right: Array, active: Ints) -> Array:
 
 
 def _least_squares(X: Array, y: Array, active: Ints) -> tuple[Array, Array]:
-    """Inverse of X'X and the coefficients, by a QR decomposition, which keeps twice the digits of the normal equations."""
+    """Inverse of X'X and the coefficients, by a QR decomposition, which is more accurate than solving with X'X."""
     if not active.size:
         return np.empty((0, 0)), np.empty(0)
     q, r = np.linalg.qr(X)

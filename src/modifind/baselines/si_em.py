@@ -97,7 +97,7 @@ def describe_outcome_model(model: Any) -> str:
 
 
 def held_out(model: Any, target: Any, design: Array, folds: Ints, fold: int) -> Array:
-    """Predictions for the rows of one fold by a model fitted to the others: values, or probabilities of a classifier."""
+    """Predictions for the rows of one fold by a model of the others: values, or probabilities of a classifier."""
     train, out = folds != fold, folds == fold
     fitted = clone(model).fit(design[train], target[train])
     if hasattr(fitted, "predict_proba"):

@@ -73,7 +73,7 @@ class Band(Mark):
 
 @dataclass(frozen=True)
 class Bars(Mark):
-    """Bars from zero with limits; `width` and `shift` are in units of the positions, with one of `roles` for each bar."""
+    """Bars from zero with limits; `width` and `shift` are in units of the positions, `roles` has one per bar."""
 
     values: Array
     low: Array | None = None

@@ -100,7 +100,7 @@ class ArmSums:
         return float(size), min(float(p_values[best]) * p_values.size, 1.0)
 
     def scores(self, columns: Array) -> Array:
-        """Standardised sums, with the larger of the observed variance and the one implied by the treatment probability."""
+        """Standardised sums, by the larger of the observed and the theoretical variance."""
         sums = self.of_units(columns)
         drawn = treated_as_one(self.treatment, self.clusters)
         chance = self.weights.values * np.sqrt(self.chances * (1.0 - self.chances))

@@ -160,7 +160,7 @@ class Codes:
         return whole.ratio >= MIN_RATIO and telling and whole.matters(n_rows) and least.matters(n_rows)
 
     def without_derived(self, members: Sequence[int]) -> list[int]:
-        """Drop columns that the others determine, such as the body mass index beside weight and height; finest first."""
+        """Drop columns that the others determine, such as body mass index beside weight and height; finest first."""
         kept, whole = list(members), tied_pairs(self.joint(members))
         for m in sorted(members, key=lambda m: tied_pairs(self.columns[m])):
             fewer = [k for k in kept if k != m]

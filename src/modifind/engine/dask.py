@@ -214,7 +214,7 @@ class DaskPieces:
         return replace(self, columns=columns, kept=ALL_ROWS, lengths=[])
 
     def sums(self, work: RowPass, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
-        """Sums over all rows, added on the workers for several partitions at a time in an order fixed by their number."""
+        """Sums over all rows, added on the workers for groups of partitions fixed by their number."""
 
         def runs(n_done: int) -> Generator[Any, None, None]:
             parts = self._filled(self._each(_sums, work))

@@ -175,7 +175,7 @@ class Job:
 
     @contextmanager
     def _opened(self, given: Given) -> Iterator[TablePieces]:
-        """Pieces of a table: one for a frame in memory, several for a long one or a source, or a cluster's partitions."""
+        """Pieces of a table: one for a frame in memory, several for a long one, or the partitions of a cluster."""
         kept = RowFilter(self._reading(given).kept, given.arms)
         propensity, n_jobs = self.params["propensity"], self.params["n_jobs"]
         if is_distributed(given.X):

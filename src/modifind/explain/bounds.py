@@ -203,7 +203,7 @@ class BoundDraws:
         clusters: Clusters,
         measure: Measure = ALL,
     ) -> BoundDraws:
-        """Bounds and draws of validated rows, or of copies of them; `kernels` weight the rows at each of the `values`."""
+        """Bounds and draws of validated rows, or of copies of them; `kernels` weight the rows at each value."""
         priority = None if clusters.codes.size <= MAX_DRAWN else rng.permutation(clusters.count)[clusters.codes]
         distributions = [
             LocalDistribution.of(rows, kernel, higher_is_better, priority=priority, measure=measure)

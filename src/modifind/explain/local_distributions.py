@@ -173,7 +173,7 @@ class Cells:
         return first, self._before(first), second, self._before(second)
 
     def _before(self, f: Array) -> Array:
-        """P(Y < v) at the last value v of each cell; P(Y <= v) in a cell of many values, none of which has much weight."""
+        """P(Y < v) at the last value v of each cell; P(Y <= v) in a cell of many values of little weight."""
         previous = np.concatenate((np.zeros((f.shape[0], 1)), f[:, :-1]), axis=1)
         return np.where(self.single, previous, f)
 

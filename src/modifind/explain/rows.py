@@ -317,7 +317,7 @@ class GivenFeature:
 
 @dataclass(frozen=True)
 class GivenRows:
-    """A feature with the outcomes and arms of its rows, and the points to evaluate; see `effect_curve` for the fields."""
+    """A feature with outcomes and arms of its rows, and the points to evaluate; see `effect_curve` for the fields."""
 
     x: Any
     y: Any

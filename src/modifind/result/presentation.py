@@ -112,7 +112,7 @@ def safe_cell(value: Any) -> Any:
 
 
 def safe_csv(frame: pd.DataFrame, *, index: bool = True, **options: Any) -> str:
-    """Format a DataFrame as CSV in which no name, label or text is run as a spreadsheet formula; numbers stay numbers."""
+    """Format a DataFrame as CSV without names, labels or texts that a spreadsheet would run; numbers stay numbers."""
     shown = frame.copy()
     for position, kind in enumerate(frame.dtypes):
         if not pd.api.types.is_numeric_dtype(kind):

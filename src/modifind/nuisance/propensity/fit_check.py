@@ -96,7 +96,7 @@ class ScoreCheck:
         return self._named(Trace.clearest(kinds))
 
     def beside_outcome(self, residual: Array, guides: Array) -> Trace:
-        """Structure where residuals of the outcome also have some, and along bins of the outcome models' predictions."""
+        """Structure where outcome residuals also have some, and along bins of the outcome models' predictions."""
         return self._named(Trace.clearest([self.along_outcome(residual[self.rows]), self.along(guides[self.rows])]))
 
     def along(self, guides: Array) -> Trace:

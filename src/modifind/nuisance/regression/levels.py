@@ -34,7 +34,7 @@ class LevelTables:
     tables: tuple[Array, ...] = ()
 
     def __call__(self, X: Array, first: int = 0) -> Array:
-        """Insert the numbers into rows of any shape, whose last axis has all columns, or adjacent ones from `first` on."""
+        """Insert the numbers into rows, whose last axis has all columns, or adjacent ones from `first` on."""
         X = X.copy() if self.columns else X
         for column, numbers in self._numbers(X, first):
             X[..., column] = numbers

@@ -271,7 +271,7 @@ class MeanFamily(Family):
 
 
 def in_origin(mean: Array, square: Array, below: Array, origin: Origin) -> Array:
-    """Expectations of ``(outcome - centre) / unit`` from those of the outcome; the distribution function is unchanged."""
+    """Expectations of ``(outcome - centre) / unit`` from those of the outcome; `below` is unchanged."""
     centre, unit = origin
     return np.column_stack(((mean - centre) / unit, (square - 2 * centre * mean + centre**2) / unit**2, below))
 

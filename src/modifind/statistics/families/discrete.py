@@ -75,7 +75,7 @@ class Bernoulli(MeanFamily):
         return np.where(y > 0.5, np.log(probability), np.log1p(-probability))
 
     def outcome_variance(self, location: Array) -> Array:
-        """P (1 - p)."""
+        """Variance of the outcome, p (1 - p)."""
         return location * (1 - location)
 
     def at_most(self, marks: Array, location: Array) -> Array:
