@@ -16,7 +16,13 @@ from typing import Any
 from modifind._warned import warn
 
 WINDOWS = sys.platform == "win32"
-WAITS = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds, for whoever has the file open: another reader, a scanner of viruses
+RETRY_SECONDS = (
+    0.05,
+    0.1,
+    0.2,
+    0.4,
+    0.8,
+)  # seconds, for whoever has the file open: another reader, a scanner of viruses
 LOCK_FILE = ".lock"
 LOCKED_BY_OTHERS = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 _held_by_thread = threading.local()
@@ -27,7 +33,7 @@ def replace_file(source: str | os.PathLike[str], target: Path) -> None:
 
     Windows refuses while another process has either file open, usually only for a moment, so this retries.
     """
-    for wait in WAITS if WINDOWS else ():
+    for wait in RETRY_SECONDS if WINDOWS else ():
         try:
             os.replace(source, target)
         except PermissionError:
@@ -37,17 +43,17 @@ def replace_file(source: str | os.PathLike[str], target: Path) -> None:
     os.replace(source, target)
 
 
-def file_in_the_way(folder: Path) -> Path | None:
+def blocking_file(folder: Path) -> Path | None:
     """The existing file, if any, at the path of a folder or one of its parents."""
     return next((one for one in (folder, *folder.parents) if one.is_file()), None)
 
 
-def reader_left(error: OSError) -> bool:
+def is_broken_pipe(error: OSError) -> bool:
     """Whether writing failed because the reader closed the pipe, for which Windows has no distinct error.
 
     Examples
     --------
-    >>> reader_left(BrokenPipeError()), reader_left(OSError(errno.ENOSPC, "No space left on device"))
+    >>> is_broken_pipe(BrokenPipeError()), is_broken_pipe(OSError(errno.ENOSPC, "No space left on device"))
     (True, False)
     """
     return isinstance(error, BrokenPipeError) or (WINDOWS and error.errno == errno.EINVAL)
@@ -58,7 +64,7 @@ def make_folder(path: str | os.PathLike[str]) -> None:
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        blocking = file_in_the_way(Path(path))
+        blocking = blocking_file(Path(path))
         reason = f"{blocking} is a file" if blocking else error.strerror
         raise ValueError(f"cannot make the folder {path}: {reason}") from None
 
@@ -147,8 +153,8 @@ REMEDIES = (
 )
 # Measured with the default settings: 267 MB at 5,000 rows and 20 columns, 374 MB at 20,000, one process each; 1568 MB
 # at 100,000 rows and 30 columns with two workers.
-BYTES_OF_A_PROCESS = 220 * 2**20
-COPIES = 48  # of the table, in models, distributions and their bases; workers share them
+BYTES_PER_PROCESS = 220 * 2**20
+TABLE_COPIES = 48  # of the table, in models, distributions and their bases; workers share them
 
 
 def estimated_memory(n_rows: int, n_columns: int, n_processes: int = 1) -> int:
@@ -167,7 +173,7 @@ def estimated_memory(n_rows: int, n_columns: int, n_processes: int = 1) -> int:
     366
     """
     n_all = n_processes + (n_processes > 1)
-    return n_all * BYTES_OF_A_PROCESS + COPIES * 8 * n_rows * n_columns
+    return n_all * BYTES_PER_PROCESS + TABLE_COPIES * 8 * n_rows * n_columns
 
 
 def free_memory(where: str = "/proc/meminfo") -> int | None:
@@ -189,7 +195,7 @@ def warn_of_memory(n_rows: int, n_columns: int, n_processes: int) -> None:
 
 
 @contextmanager
-def remedies_told() -> Iterator[None]:
+def memory_advice() -> Iterator[None]:
     """Add advice to any MemoryError raised in this context."""
     try:
         yield

@@ -24,7 +24,7 @@ from modifind._warned import warn
 
 Found = TypeVar("Found")
 WORKER_DIED = "its worker process died three times (out of memory?)"
-DONE_AGAIN = (
+RETRY_WARNING = (
     "a worker process died (out of memory?), and what it had in hand was done again; the results are the same. If it "
     "happens often, use fewer processes (n_jobs)"
 )
@@ -41,7 +41,7 @@ class WorkerError(RuntimeError):
 
 
 @contextmanager
-def interrupts_held() -> Iterator[None]:
+def deferred_interrupts() -> Iterator[None]:
     """Defer Ctrl-C while workers are started.
 
     Workers inherit this and ignore Ctrl-C, so that only the process that started them responds to it.
@@ -57,14 +57,14 @@ def interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def belong_to(parent: int) -> None:
+def exit_with_parent(parent: int) -> None:
     """Make a worker ignore Ctrl-C and exit when its parent process has exited, for whatever reason.
 
     The operating system's own signal for that is tied to the thread that started the worker, which may end earlier.
     """
     if os.getpid() == parent:
         return
-    if not hasattr(signal, "pthread_sigmask"):  # where `interrupts_held` holds nothing back
+    if not hasattr(signal, "pthread_sigmask"):  # where `deferred_interrupts` holds nothing back
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     if os.name != "posix":
         return
@@ -175,7 +175,7 @@ def _rounds(
                     yield number, result
             return
         except WorkerError:
-            warn(DONE_AGAIN)
+            warn(RETRY_WARNING)
         # Calls are handed out in order, so those in work were among the first that are left.
         unfinished = calls.unfinished()[: effective_n_jobs(n_jobs)]
         for number, _ in unfinished:
@@ -209,11 +209,11 @@ def _one_by_one(jobs: list[tuple[int, Any]]) -> Generator[tuple[int, Any], None,
 @contextmanager
 def _single_worker() -> Iterator[Callable[..., Any]]:
     """Start a worker for one call at a time; return a function that makes a call and waits for its result."""
-    with interrupts_held():
-        worker = ProcessPoolExecutor(max_workers=1, initializer=belong_to, initargs=(os.getpid(),))
+    with deferred_interrupts():
+        worker = ProcessPoolExecutor(max_workers=1, initializer=exit_with_parent, initargs=(os.getpid(),))
 
     def submit(*call: Any, **options: Any) -> Any:
-        with interrupts_held():
+        with deferred_interrupts():
             future = worker.submit(*call, **options)
         return future.result()
 
@@ -238,7 +238,7 @@ def _results(
     workers = _workers(n_jobs, shared, ordered, singly)
     results: Any = ()
     try:
-        with interrupts_held() if workers.return_generator and effective_n_jobs(n_jobs) > 1 else nullcontext():
+        with deferred_interrupts() if workers.return_generator and effective_n_jobs(n_jobs) > 1 else nullcontext():
             results = workers(jobs)
         for result in results:  # noqa: UP028 (yield from would hand `close` on, past `_stop`)
             yield result
@@ -252,7 +252,7 @@ def _workers(n_jobs: int | None, shared: bool, ordered: bool, singly: bool) -> P
     options: dict[str, Any] = {} if shared else {"max_nbytes": None}
     options |= {"batch_size": 1} if singly else {}
     if HAS_INITIALIZER and type(get_active_backend()[0]).__name__ == "LokyBackend":
-        options |= {"initializer": belong_to, "initargs": (os.getpid(),)}
+        options |= {"initializer": exit_with_parent, "initargs": (os.getpid(),)}
     try:
         return Parallel(n_jobs=n_jobs, return_as="generator" if ordered else "generator_unordered", **options)
     except ValueError:  # of a backend that has its results at the end

@@ -163,7 +163,7 @@ def test_rows_with_other_labels_are_refused(plain, argument, shift):
 
 def test_outcome_and_treatment_of_other_rows_are_refused_beside_an_array(plain):
     y, treatment = pd.Series(plain.y), pd.Series(plain.treatment).set_axis(np.arange(len(plain.y)) + 1)
-    with pytest.raises(ValueError, match="index of treatment has 1 label that y has not"):
+    with pytest.raises(ValueError, match="index of treatment has 1 label not in y"):
         assign_roles(plain.X.to_numpy(), y, treatment)
 
 

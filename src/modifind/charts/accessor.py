@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from modifind.result.selection_result import SelectionResult
 
 
-SAFE = re.compile(r"[^\w.-]+")
+UNSAFE_CHARACTERS = re.compile(r"[^\w.-]+")
 
 
 class PlotAccessor:
@@ -84,7 +84,7 @@ class PlotAccessor:
         make_folder(folder)
         paths: list[Path] = []
         for name, display in self._all():
-            paths.append(Path(folder) / f"{len(paths) + 1:02d}-{SAFE.sub('_', name)[:80]}.{format}")
+            paths.append(Path(folder) / f"{len(paths) + 1:02d}-{UNSAFE_CHARACTERS.sub('_', name)[:80]}.{format}")
             display.savefig(paths[-1])
         return paths
 

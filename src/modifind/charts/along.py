@@ -237,7 +237,7 @@ def _said(q: int, limits: tuple[Array, ...]) -> list[str]:
 
 ARMS = ("treated", "control")
 DEFAULT_NUMBERS = 3  # values of a continuous feature that are shown unless the user chooses
-MAX_ABREAST = 3
+MAX_SIDE_BY_SIDE = 3
 MAX_LEVEL_TICKS = 12
 TITLES, TITLE = {1: 40, 2: 22, 4: 22}, 14  # letters above axes by the number of values, and above three in a row
 
@@ -310,7 +310,7 @@ class DensityDisplay(Display):
     def spec(self) -> Figure:
         """For every value the densities, with the witness function below; all on the same scales."""
         n = len(self.values_)
-        columns = n if n <= MAX_ABREAST else (2 if n == 4 else MAX_ABREAST)
+        columns = n if n <= MAX_SIDE_BY_SIDE else (2 if n == 4 else MAX_SIDE_BY_SIDE)
         parts = [self.densities[_is(self.densities["value"], value)] for value in self.values_]
         upper = [self._upper(value, part) for value, part in zip(self.values_, parts, strict=True)]
         lower = [self._lower(part) for part in parts]

@@ -327,7 +327,7 @@ class OverlapDisplay(SingleDisplay):
         return Figure((panel,), 2.5)
 
 
-MAX_ABREAST = 3
+MAX_SIDE_BY_SIDE = 3
 TWO_SIDED = 1.96
 
 
@@ -390,7 +390,7 @@ class CalibrationDisplay(Display):
         reach = 1.1 * max(float(np.nanmax(shares, initial=0.0)), 1.5 / n_tenths)
         named = zip(map(str, self.histograms.index), shares, strict=True)
         panels = tuple(self._histogram(name, tenths, reach) for name, tenths in named)
-        columns = min(n, MAX_ABREAST)
+        columns = min(n, MAX_SIDE_BY_SIDE)
         return Figure(panels, 0.5 + 1.35 * -(-n // columns), columns=columns)
 
     def _distances(self) -> Figure:

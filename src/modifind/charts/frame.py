@@ -169,7 +169,7 @@ def _tick_text(value: float, digits: int) -> str:
 
 
 THIN, BOX = 5.0, 20.0  # bands of categories, and of boxes of width 1
-ASIDE = 40.0  # room of the rows without a value
+MISSING_WIDTH = 40.0  # room of the rows without a value
 ARROWS = {True: "← →", False: "↑ ↓"}  # to points beyond the ends of an axis from left to right, and from top to bottom
 
 
@@ -242,7 +242,7 @@ class Frame:
 
     def _aside(self, k: Any, shift: float) -> float:
         """Position of one of several points of a category, or of the missing values."""
-        room = self.places(1.0) - self.places(0.0) if self.turned else ASIDE * self.panel.places.missing[k]
+        room = self.places(1.0) - self.places(0.0) if self.turned else MISSING_WIDTH * self.panel.places.missing[k]
         return float(self.at[k] + room * shift)
 
     def _line(self, mark: Line) -> None:

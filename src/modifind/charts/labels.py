@@ -26,7 +26,9 @@ HYPHEN = re.compile(r"(?<![\w.)-])-(?=\.?\d)")
 MIN_FIXED, MAX_FIXED = 1e-4, 1e7  # numbers that are written without a power of ten
 TAIL = 9  # letters kept of the end of a long name, which often tells it from its neighbours
 LETTER = 6.2  # pixels of a letter of the labels of a drawing
-BARE = frozenset(("yes", "no", "y", "n", "true", "false", "0", "1", "2"))  # arms that say nothing by themselves
+UNINFORMATIVE_LABELS = frozenset(
+    ("yes", "no", "y", "n", "true", "false", "0", "1", "2")
+)  # arms that say nothing by themselves
 
 
 def shown(name: Any, width: int = 26, lines: int = 2) -> str:
@@ -330,7 +332,7 @@ def _arms(settings: Mapping[str, Any]) -> tuple[str, str]:
     treated, control = (str(settings.get(f"{arm}_label", arm)) for arm in ("treated", "control"))
     if treated in ("1", "1.0", "True") and control in ("0", "0.0", "False"):
         return "treatment", "control"
-    if settings.get("treatment_name") and {treated.lower(), control.lower()} <= BARE:
+    if settings.get("treatment_name") and {treated.lower(), control.lower()} <= UNINFORMATIVE_LABELS:
         return f"{settings['treatment_name']} = {treated}", f"{settings['treatment_name']} = {control}"
     return treated, control
 

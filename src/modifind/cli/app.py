@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from modifind._system import reader_left
+from modifind._system import is_broken_pipe
 from modifind.cli import options
 from modifind.cli import output as terminal
 from modifind.cli.messages import as_typed, warnings_as_lines
@@ -29,7 +29,7 @@ Data = Annotated[
     str, typer.Argument(help="CSV, TSV or Parquet file; with --stream or --dask also a pattern of several.")
 ]
 UNPRINTED = 1
-IN_DOUBT = 3
+EXIT_DOUBTFUL = 3
 INTERRUPTED = 130
 
 
@@ -38,7 +38,7 @@ def main() -> None:
     with terminal.lasting_streams() as out:
         code = _run()
         out.flush()
-        if out.failure is not None and not reader_left(out.failure) and not code:
+        if out.failure is not None and not is_broken_pipe(out.failure) and not code:
             _complain(f"cannot print: {out.failure.strerror}; files were written nevertheless")
             code = UNPRINTED
     sys.exit(code)
@@ -196,7 +196,7 @@ def select(
         raise typer.Exit(INTERRUPTED)
     if output.strict and not result.ok:
         terminal.complain(terminal.strict_line(result))
-        raise typer.Exit(IN_DOUBT)
+        raise typer.Exit(EXIT_DOUBTFUL)
 
 
 @app.command()
@@ -237,7 +237,7 @@ def placebo(
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if result.warning and strict:
-        raise typer.Exit(IN_DOUBT)
+        raise typer.Exit(EXIT_DOUBTFUL)
 
 
 @app.command()

@@ -23,7 +23,7 @@ _ARGUMENTS = {
     **arguments_of("EffectLikelihood"),
 }
 # Arguments whose names are no English words. Others are recognised by what follows them.
-UNMISTAKABLE = tuple(name for name in _ARGUMENTS if "_" in name)
+SNAKE_CASE_ARGUMENTS = tuple(name for name in _ARGUMENTS if "_" in name)
 WORDS = (
     *("alpha", "adjust", "statistic", "sampler", "missing", "propensity", "strata", "clusters", "treated"),
     *("reference", "arms", "population", "checkpoint", "device", "learner", "treatment", "runs", "outcome"),
@@ -37,7 +37,7 @@ PHRASES = {
     "design='observational' (--observational)": "--observational",
     "design='randomised'": "--randomised",
     "design='observational'": "--observational",
-    "leave out of X what": "leave out with --exclude what",
+    "leave columns measured after it out of X": "leave columns measured after it out (--exclude)",
     "adjust_for=[...]": "--adjust-for",
     "Read the file with pandas.read_csv(decimal=',')": "Write them with decimal points",
     "leave clusters out": "leave --clusters out",
@@ -90,13 +90,13 @@ def as_typed(message: str, columns: Sequence[str] = (), roles: Roles | None = No
         message = _with_roles(message, free, roles)
     if "X" not in free:
         message = re.sub(r"(?<=\bof )X(?=[;,. ]|$)|(?<!['\w.=/-])X(?= has\b| does\b| must\b)", "the table", message)
-    for argument in (*UNMISTAKABLE, *WORDS):
+    for argument in (*SNAKE_CASE_ARGUMENTS, *WORDS):
         if argument in free:
             continue
         option = option_name(argument)
         value = r"=(?:'([^'\s]*)'|\"([^\"\s]*)\"|([\w.+-]+))?"
         message = re.sub(rf"(?<![\w'-]){argument}{value}", _with_value(option), message)
-        if argument in UNMISTAKABLE:
+        if argument in SNAKE_CASE_ARGUMENTS:
             message = re.sub(rf"(?<![\w'-]){argument}(?![\w'])", option, message)
         else:
             message = re.sub(rf"^{argument} (?={FOLLOWS})", f"{option} ", message)

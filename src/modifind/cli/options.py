@@ -255,10 +255,13 @@ class Roles:
     @property
     def arguments(self) -> dict[str, Any]:
         """Arguments of `fit` besides the table."""
-        from modifind.data.roles import SomeNamed
+        from modifind.data.roles import ValidatedColumns
 
         tested = (name for name in self.features if name not in self.adjusted)
-        columns = {"features": SomeNamed(tested, self.named), "adjust_for": SomeNamed(self.adjusted, self.named)}
+        columns = {
+            "features": ValidatedColumns(tested, self.named),
+            "adjust_for": ValidatedColumns(self.adjusted, self.named),
+        }
         rows = {"sample_weight": self.weight, "clusters": self.clusters, "strata": self.strata}
         labels = {"treated": self.treated, "reference": self.reference, "arms": self.arms}
         return {"outcome": self.outcome, "treatment": self.treatment, **columns, **rows, **labels}

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from modifind._system import file_in_the_way
+from modifind._system import blocking_file
 from modifind.data.words import counted, printable
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _existing(folder: Path) -> Path:
 
 def _check_place(option: str, path: Path, parent: Path) -> None:
     """Refuse a `path` whose parent folder is not writable or has too little space."""
-    if blocking := file_in_the_way(parent):
+    if blocking := blocking_file(parent):
         raise ValueError(f"{option}: cannot write {path}: {blocking} is a file")
     folder = _existing(parent.absolute())
     try:
@@ -155,7 +155,7 @@ def write_outputs(writers: Mapping[str, tuple[Path | None, Callable[[Path], None
 
 MINUS = "\u2212"  # written as a hyphen, which every terminal has
 MAX_FEATURES = 20
-LOOKS: dict[str, dict[str, Any]] = {  # of columns of the table of features
+COLUMN_STYLES: dict[str, dict[str, Any]] = {  # of columns of the table of features
     **{name: {"overflow": "fold"} for name in ("feature", "arms", "caution")},
     **{name: {"justify": "right"} for name in ("p", "adjusted p")},
 }
@@ -349,7 +349,7 @@ def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: 
         more["caution"] = cautions
     shown = Table(box=None, pad_edge=False)
     for name in ("feature", "kind", "p", "adjusted p", "", *more):
-        shown.add_column(name, **LOOKS.get(name, {}))
+        shown.add_column(name, **COLUMN_STYLES.get(name, {}))
     for position, row in enumerate(table.itertuples()):
         numbers = readable_p(float(row.p_value)), readable_p(float(row.p_adjusted))  # type: ignore[arg-type]
         cells: list[Any] = [Text(printable(str(row.Index))), str(row.kind), *numbers, mark * bool(row.selected)]

@@ -16,11 +16,18 @@ from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli import options
 from modifind.cli.messages import WarningLines, warnings_as_lines
 from modifind.cli.options import Roles
-from modifind.data.features import AlsoDiscrete
+from modifind.data.features import AdditionalDiscrete
 from modifind.data.files.opening import open_file, open_matching, refuse_folder
 from modifind.data.files.text import Dialect
 from modifind.data.guards import refuse_unusable
-from modifind.data.roles import FITTED_SCORES, column_names, first_rows, in_order, refuse_two_roles, usable_columns
+from modifind.data.roles import (
+    FITTED_SCORES,
+    column_names,
+    first_rows,
+    in_table_order,
+    refuse_two_roles,
+    usable_columns,
+)
 from modifind.data.sources import refuse_more_columns
 from modifind.data.words import listed, meant
 from modifind.presets import uai2022
@@ -51,10 +58,10 @@ def open_table(
     refuse_folder(Path(data))
     if dask:
         from modifind.data.files.opening import read_table
-        from modifind.engine.dask import connect, errors_told, silence_logs
+        from modifind.engine.dask import connect, short_cluster_errors, silence_logs
 
         silence_logs()
-        with connect(None if dask == "local" else dask, jobs) as client, errors_told(client):
+        with connect(None if dask == "local" else dask, jobs) as client, short_cluster_errors(client):
             yield read_table(data, dialect)
     elif stream:
         files = open_matching(data, dialect)
@@ -88,7 +95,7 @@ def read_roles(asked: options.Columns, table: Any, scores: str | None) -> Roles:
     refuse_unusable(first_rows(table, named), "--adjust-for")
     remedy = "--adjust-for names a column that should be, --exclude one that should not"
     adjusted = [*named, *usable_columns(table, unnamed, remedy)]
-    used = in_order(columns, tested, adjusted)
+    used = in_table_order(columns, tested, adjusted)
     per_row = asked.strata, asked.weight, asked.clusters
     labels = asked.treated, asked.reference, _read_arms(asked.arms)
     adjusted = [name for name in used if name in adjusted]
@@ -173,13 +180,13 @@ def _read_shares(text: str, option: str) -> dict[str, float]:
     return shares
 
 
-def read_discrete(texts: list[str] | None, columns: list[str], roles: Roles) -> AlsoDiscrete | str:
+def read_discrete(texts: list[str] | None, columns: list[str], roles: Roles) -> AdditionalDiscrete | str:
     """Numeric columns to treat as categories, as the selector takes them."""
     categories = _columns(texts, columns, "--discrete")
     if not set(categories) <= set(roles.features):
         strangers = listed(sorted(set(categories) - set(roles.features)))
         raise ValueError(f"--discrete names {strangers}, which is neither tested nor adjusted for")
-    return AlsoDiscrete(tuple(categories)) if categories else "auto"
+    return AdditionalDiscrete(tuple(categories)) if categories else "auto"
 
 
 def read_groups(options: list[str], tested: list[str]) -> dict[str, list[str]]:

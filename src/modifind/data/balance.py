@@ -238,13 +238,13 @@ def _reason(p_value: float, n_others: int, declared: bool) -> str:
     """Message that says why columns are refused, and what to do."""
     apart = f"between the arms (p = {p_value:.1g})"
     remedy = (
-        "Adjusting for what the treatment has changed hides its effect: leave out of X what was measured after it, and "
-        "name in adjust_for=[...], or in features=[...] to test it, what was measured before"
+        "Adjusting for columns that the treatment has changed hides its effect: leave columns measured after it out of "
+        "X, and name those measured before in adjust_for=[...], or in features=[...] to test them"
     )
     if declared:
-        return f"{apart}, as columns measured before a randomised treatment hardly do. {remedy}"
+        return f"{apart}, which is implausible for columns measured before a randomised treatment. {remedy}"
     return (
-        f"{apart} and {counted(n_others, 'other column')} do not, as if the treatment were randomised and this "
+        f"{apart} and {counted(n_others, 'other column')} do not, as if the treatment were randomised and these "
         f"measured after it. {remedy}; if the treatment was not randomised, say design='observational'"
     )
 
@@ -274,12 +274,12 @@ class Outside:
     where: str
 
 
-def without_counterpart(rows: Array) -> Bools:
+def rows_without_counterpart(rows: Array) -> Bools:
     """Bins of each arm whose rows lack a counterpart, from control and treated rows by bin, shape (2, k).
 
     Examples
     --------
-    >>> without_counterpart(np.array([[50.0, 40.0, 0.0], [50.0, 0.0, 3.0]]))
+    >>> rows_without_counterpart(np.array([[50.0, 40.0, 0.0], [50.0, 0.0, 3.0]]))
     array([[False,  True, False],
            [False, False, False]])
     """
@@ -329,7 +329,7 @@ def outside_along(
     bins, edges = feature_bins(table, feature)
     n_bins = int(bins.max()) + 1
     rows = count_by_arm(bins, arms, n_bins)
-    alone = without_counterpart(count_by_arm(bins, arms, n_bins, clusters))
+    alone = rows_without_counterpart(count_by_arm(bins, arms, n_bins, clusters))
     if not alone.any():
         return Outside(0.0, "")
     mass = np.stack([np.bincount(bins[arms == arm], weights[arms == arm], minlength=n_bins) for arm in (0, 1)])

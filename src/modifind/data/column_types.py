@@ -12,7 +12,7 @@ import pandas as pd
 from modifind.data.words import shortened
 
 MAX_DISCRETE_VALUES = 10
-PROBED = 2000  # distinct texts that are looked at, of more
+MAX_PROBED_TEXTS = 2000  # distinct texts that are looked at, of more
 SHOWN = 3
 DAYS = "days since a date"
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")
@@ -38,7 +38,7 @@ _DATE = (
 
 _NUMBER = r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?"
 CODE = r"0\d+|\d+[eE]\d+"  # 007 is not 7, and 12e3 is no 12000
-GROUPED = ("numbers with commas", "numbers with apostrophes")
+THOUSANDS_KINDS = ("numbers with commas", "numbers with apostrophes")
 # Texts that could be read as numbers: how all of them, or half of them, look, and what to do with the column {}.
 _NEAR_NUMBERS = {
     "numbers with commas between thousands": r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?",  # 1,200 alone may be a decimal
@@ -56,7 +56,7 @@ _REMEDIES = (
     "Strip the sign: {}.str.rstrip('% ').astype(float)",
     "Write values beyond a limit of detection as numbers (half the limit, for instance)",
     "Strip the sign: {}.str.lstrip('$€£ ').astype(float)",
-    "Strip the unit, and mind that all rows have the same: {}.str.extract(r'([-+.\\d]+)')[0].astype(float)",
+    "Strip the unit, once you know that all rows use the same: {}.str.extract(r'([-+.\\d]+)')[0].astype(float)",
 )
 
 
@@ -160,8 +160,8 @@ def loses_digits(column: pd.Series[Any]) -> bool:
 def refuse_identifiers(name: str) -> None:
     """Refuse integers beyond the precision of floats."""
     raise ValueError(
-        f"column {name!r} has integers beyond 2^53 that floats cannot tell apart, as identifiers have; exclude it, or "
-        "subtract what all values share"
+        f"column {name!r} has integers beyond 2^53, which floats cannot tell apart and which are usually identifiers; "
+        "exclude it, or subtract a constant from all values"
     )
 
 
@@ -171,12 +171,12 @@ def plain_label(label: Any) -> Any:
     return label if isinstance(label, bool | int | float | str) else str(label)
 
 
-def number_text(number: Any) -> str:
+def whole_number_text(number: Any) -> str:
     """A whole number as text.
 
     Examples
     --------
-    >>> number_text(3.0), number_text(12)
+    >>> whole_number_text(3.0), whole_number_text(12)
     ('3', '12')
     """
     return str(int(number))
@@ -187,7 +187,9 @@ def numbers_as_text(column: pd.Series[Any]) -> pd.Series[Any]:
     kind = pd.api.types.infer_dtype(column, skipna=True)
     if kind not in ("integer", "floating") and not kind.startswith("mixed"):
         return column
-    return column.astype(object).map(lambda value: value if isinstance(value, str) else number_text(value), "ignore")
+    return column.astype(object).map(
+        lambda value: value if isinstance(value, str) else whole_number_text(value), "ignore"
+    )
 
 
 def outcome_name(column: pd.Series[Any]) -> str:
@@ -211,13 +213,13 @@ def text_outcome(column: pd.Series[Any]) -> str:
     if is_number.all():
         return f"{what} found numbers written as text. Convert it to numbers."
     near = _near_numbers(_distinct(known.astype(str)), "y")
-    if near.startswith(GROUPED):
+    if near.startswith(THOUSANDS_KINDS):
         return f"{what} found {near}."
     if 2 * is_number.sum() > len(known):
         counts = f"{is_number.sum()} of {len(known)} values are numbers"
         others = _some(known[~is_number].unique())
         return f"{what} {counts}, the others are {others}. Drop those rows or write them as numbers."
-    return f"{what} found {_written(known.astype(str))}."
+    return f"{what} found {_text_problem(known.astype(str))}."
 
 
 def _distinct(values: pd.Series[Any]) -> pd.Series[Any]:
@@ -233,15 +235,15 @@ def _near_numbers(distinct: pd.Series[Any], column: str) -> str:
     stripped = distinct.str.strip()
     for (what, pattern), remedy in zip(_NEAR_NUMBERS.items(), _REMEDIES, strict=True):
         matches = stripped.str.fullmatch(pattern)
-        if matches.mean() >= (1.0 if what.startswith(GROUPED) else 0.5):
+        if matches.mean() >= (1.0 if what.startswith(THOUSANDS_KINDS) else 0.5):
             return f"{what}, such as {distinct[matches].iloc[0]!r}. {remedy.replace('{}', column)}"
     return ""
 
 
-def _written(texts: pd.Series[Any]) -> str:
+def _text_problem(texts: pd.Series[Any]) -> str:
     """Description of texts that are not plain numbers, and a remedy."""
     distinct = _distinct(texts)
-    if date := _usual_date(distinct):
+    if date := _first_date(distinct):
         return f"dates or times as text, such as {date!r}. Analyse a number, such as {DAYS}"
     if near := _near_numbers(distinct, "y"):
         return near
@@ -281,11 +283,11 @@ def mixed_types(name: str, found: str = "") -> ValueError:
 def _check_text(values: pd.Series[Any], name: str) -> None:
     """Refuse text that holds dates, or numbers with a few words among them."""
     distinct = _distinct(values)
-    if len(distinct) > PROBED:
-        distinct = distinct.iloc[np.linspace(0, len(distinct) - 1, PROBED).astype(int)]
+    if len(distinct) > MAX_PROBED_TEXTS:
+        distinct = distinct.iloc[np.linspace(0, len(distinct) - 1, MAX_PROBED_TEXTS).astype(int)]
     if not len(distinct) or distinct.str.strip().str.fullmatch(CODE).any():
         return
-    if date := _usual_date(distinct):
+    if date := _first_date(distinct):
         raise ValueError(
             f"column {name!r} holds dates or times as text, such as {date!r}; convert them to a number (days since a "
             "date, for instance) or exclude the column"
@@ -299,7 +301,7 @@ def dated(texts: pd.Series[Any]) -> pd.Series[bool]:
     return texts.str.fullmatch(_DATE).fillna(False).astype(bool)
 
 
-def _usual_date(texts: pd.Series[Any]) -> str:
+def _first_date(texts: pd.Series[Any]) -> str:
     """The first date or time if most texts are such; otherwise empty."""
     dates = texts[dated(texts)]
     return str(dates.iloc[0]) if 2 * len(dates) > len(texts) else ""
@@ -322,7 +324,7 @@ def _refuse_near_numbers(values: pd.Series[Any], name: str, least: int) -> None:
             "as categories if they are codes"
         )
     near = _near_numbers(_distinct(values), f"X[{name!r}]")
-    if near and (count == 0 or near.startswith(GROUPED)):
+    if near and (count == 0 or near.startswith(THOUSANDS_KINDS)):
         raise ValueError(f"column {name!r} holds {near}")
     others = values[strict.isna()].value_counts().index
     raise ValueError(

@@ -62,7 +62,7 @@ def _of_array(array: np.ndarray[Any, Any]) -> pd.DataFrame:
     if array.ndim == 1 and array.dtype.names:
         return pd.DataFrame({name: array[name] for name in array.dtype.names}).infer_objects()
     if array.ndim != 2:
-        raise ValueError(f"X must be a table of two dimensions; found {array.ndim}")
+        raise ValueError(f"X must have two dimensions; found {array.ndim}")
     frame = _numbered(pd.DataFrame(array))
     return frame.infer_objects() if array.dtype == object else frame
 
@@ -130,7 +130,7 @@ def check_same_rows(**given: Any) -> None:
     >>> check_same_rows(X=X, y=pd.Series([1, 2, 3], index=[1, 2, 3]))
     Traceback (most recent call last):
     ...
-    ValueError: the index of y has 1 label that X has not, such as 3, ...
+    ValueError: the index of y has 1 label not in X, such as 3, ...
     """
     indexes = {name: rows.index for name, rows in given.items() if isinstance(rows, pd.DataFrame | pd.Series)}
     for (first, labels), (name, index) in combinations(indexes.items(), 2):
@@ -146,7 +146,7 @@ def _refuse_other_rows(first: str, labels: pd.Index[Any], name: str, index: pd.I
         return
     what = f"the labels of {first} in another order"
     if len(others):
-        what = f"{counted(len(others), 'label')} that {first} has not, such as {plain_label(others[0])!r}"
+        what = f"{counted(len(others), 'label')} not in {first}, such as {plain_label(others[0])!r}"
     remedy = f"pass {name}.loc[{first}.index]"
     if len(others) or numbered or not labels.is_unique:  # labels do not say which rows belong together
         remedy = "take both from the same DataFrame"

@@ -92,7 +92,7 @@ def find_determined(table: FeatureTable) -> DeterminedFeatures:
     (((0, 2),), ((4, 1, 3),))
     """
     changing = [m for m in range(table.n_features) if not table.is_constant(m)]
-    twins = _twins(table, changing)
+    twins = _copies(table, changing)
     repeated = {m for some in twins for m in some[1:]}
     columns = {m: _numeric(table, m) for m in changing if m not in repeated}
     numeric = {m: column for m, column in columns.items() if column is not None}
@@ -100,7 +100,7 @@ def find_determined(table: FeatureTable) -> DeterminedFeatures:
     return DeterminedFeatures(table.names, twins, combinations)
 
 
-def _twins(table: FeatureTable, changing: list[int]) -> tuple[tuple[int, ...], ...]:
+def _copies(table: FeatureTable, changing: list[int]) -> tuple[tuple[int, ...], ...]:
     """Sets of features that are copies of each other."""
     leader = {m: m for m in changing}
 
@@ -134,11 +134,11 @@ def _same_ranks(table: FeatureTable, changing: list[int]) -> Iterator[tuple[int,
     ranks -= ranks.mean(axis=0)
     ranks /= np.sqrt((ranks**2).sum(axis=0))
     for one, other in np.argwhere(np.triu(np.abs(ranks.T @ ranks) > SAME_RANKS, 1)):
-        if _agree_elsewhere(table.values[:, plain[one]], table.values[:, plain[other]]):
+        if _agree_outside_ties(table.values[:, plain[one]], table.values[:, plain[other]]):
             yield plain[one], plain[other]
 
 
-def _agree_elsewhere(first: Array, second: Array) -> bool:
+def _agree_outside_ties(first: Array, second: Array) -> bool:
     """Whether ranks also agree outside the rows where both columns are missing or at their most frequent value."""
     usual = np.ones(first.size, dtype=bool)
     for column in (first, second):
@@ -178,7 +178,7 @@ def _combinations(columns: dict[int, Array]) -> tuple[tuple[int, ...], ...]:
     """Columns that are linear combinations of earlier ones, with the columns involved."""
     if len(columns) < 3:
         return ()
-    features, triangle = list(columns), _triangle(list(columns.values()))
+    features, triangle = list(columns), _triangular_factor(list(columns.values()))
     size = np.sqrt((triangle**2).sum(axis=0))
     if (np.abs(np.diag(triangle)) > EXACT * size).all():
         return ()
@@ -200,7 +200,7 @@ def _combinations(columns: dict[int, Array]) -> tuple[tuple[int, ...], ...]:
     return tuple(combinations)
 
 
-def _triangle(columns: list[Array]) -> Array:
+def _triangular_factor(columns: list[Array]) -> Array:
     """Triangular (QR) factor of the matrix of these columns, computed in blocks of rows."""
     triangle = np.empty((0, len(columns)))
     for start in range(0, columns[0].size, BLOCK_ROWS):
@@ -260,7 +260,7 @@ def refuse_leaks(table: FeatureTable, y: Array, arms: Ints, clusters: Clusters |
     )
     refuse_any(
         copies,
-        "{}: the outcome itself in other units or under other labels; exclude what is measured after the treatment",
+        "{}: the outcome itself in other units or with other labels; exclude columns measured after the treatment",
     )
 
 
@@ -327,7 +327,7 @@ def cluster_features(
     >>> with warnings.catch_warnings(record=True) as warned:
     ...     sets, clusters = cluster_features(table, None, frozenset())
     >>> sorted(sets), int(clusters.max()) + 1, str(warned[0].message)[:58]
-    ([0, 1], 30, 'size, girls: one value each in the same 30 sets of rows, s')
+    ([0, 1], 30, 'size, girls: constant within the same 30 sets of rows. Eith')
     """
     partitions = [sets for sets in _shared_sets(table, determined) if sets.max() + 1 >= MIN_CLUSTERS]
     if clusters is not None:
@@ -338,9 +338,9 @@ def cluster_features(
     for sets in partitions[clusters is not None :]:
         warn_of_any(
             [table.names[m] for m, taken in sets_of.items() if taken is sets],
-            f"{{}}: one value each in the same {sets.max() + 1} sets of rows, so that these rows seem to belong "
-            "together (in a school, a village), or one column is looked up from another. The sets are taken for "
-            "clusters. If they are real, pass them as clusters=; if a column is looked up from another, leave it out",
+            f"{{}}: constant within the same {sets.max() + 1} sets of rows. Either these rows belong together (to a "
+            "school, a village), or one column is derived from another. The sets are used as clusters. If they are "
+            "real, pass them as clusters=; if a column is derived from another, leave it out",
             most=table.n_features,
         )
     return sets_of, largest_last[-1] if partitions else None
@@ -359,19 +359,19 @@ def _shared_sets(table: FeatureTable, determined: frozenset[int]) -> list[Ints]:
         values = sorted(int(codes[m].max()) + 1 for m in (one, other))
         if values[0] < MIN_VALUE_RATIO * values[1]:
             continue
-        both = _together(codes[one], codes[other])
+        both = _joint_codes(codes[one], codes[other])
         if both.max() + 1 > MAX_JOINT_RATIO * values[1]:
             continue
         for k, (members, sets) in enumerate(joined):
-            if members & {one, other} and _together(sets, both).max() + 1 <= MAX_JOINT_RATIO * (sets.max() + 1):
-                joined[k] = (members | {one, other}, _together(sets, both))
+            if members & {one, other} and _joint_codes(sets, both).max() + 1 <= MAX_JOINT_RATIO * (sets.max() + 1):
+                joined[k] = (members | {one, other}, _joint_codes(sets, both))
                 break
         else:
             joined.append(({one, other}, both))
     return [sets for _, sets in joined]
 
 
-def _together(one: Ints, other: Ints) -> Ints:
+def _joint_codes(one: Ints, other: Ints) -> Ints:
     """Codes of rows that agree in both columns."""
     return first_seen(one * (int(other.max()) + 1) + other).astype(np.int64)
 

@@ -166,7 +166,7 @@ class FeatureTable:
 
 
 @dataclass(frozen=True)
-class AlsoDiscrete:
+class AdditionalDiscrete:
     """Numeric columns to treat as discrete in addition to those with few values."""
 
     names: tuple[str, ...]
@@ -174,7 +174,7 @@ class AlsoDiscrete:
 
 def discrete_mask(names: tuple[str, ...], discrete_features: Any) -> tuple[Bools, bool]:
     """Mask of numeric columns that the user declares discrete, and whether few values make others discrete too."""
-    if isinstance(discrete_features, AlsoDiscrete):
+    if isinstance(discrete_features, AdditionalDiscrete):
         return discrete_mask(names, list(discrete_features.names))[0], True
     if isinstance(discrete_features, str):
         if discrete_features == "auto":

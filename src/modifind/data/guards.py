@@ -11,27 +11,27 @@ from scipy.stats import rankdata
 
 from modifind._typing import Array
 from modifind._warned import warn
-from modifind.data.column_types import PROBED, dated, loses_digits, mostly_numbers, plain_column, unfit_kind
+from modifind.data.column_types import MAX_PROBED_TEXTS, dated, loses_digits, mostly_numbers, plain_column, unfit_kind
 from modifind.data.features import FeatureTable
 from modifind.data.words import (
-    ANSWERS,
-    BARE,
+    ANSWER_WORDS,
+    BARE_FLAGS,
     CONNECTING,
-    EARLIER,
+    EARLIER_WORDS,
     GENERIC,
-    LIVING,
     SHORT_FLAGS,
     SHORT_TIMES,
     STATUS,
+    SURVIVAL_WORDS,
     UNITS,
     is_event_word,
     is_identifier_name,
     is_plain_flag,
     is_time_name,
     is_time_word,
+    means_censored,
     name_words,
     refuse_any,
-    says_censored,
     share_stem,
     warn_of_any,
 )
@@ -89,7 +89,7 @@ def refuse_censored(columns: pd.DataFrame, y: pd.Series[Any]) -> None:
         f"{{}}: looks like the event indicator of {time}, and right-censored times are not supported. {HORIZON}. "
         "Rename the column if it is something else",
     )
-    if says_censored(set(name_words(outcome))) and _flag_codes(values) is not None:
+    if means_censored(set(name_words(outcome))) and _flag_codes(values) is not None:
         raise ValueError(
             f"the outcome {outcome!r} says whether a time is censored, which is no outcome. {HORIZON}. Rename the "
             "outcome if it is something else"
@@ -118,13 +118,13 @@ def _flags_time(column: pd.Series[Any], name: str, values: pd.Series[float], out
     known, time = _flag_codes(column), is_time_name(outcome)
     if known is None:
         return False
-    if time and (is_plain_flag(name) or _says_living(column, name) or share_stem(name, outcome)):
+    if time and (is_plain_flag(name) or _means_survival(column, name) or share_stem(name, outcome)):
         return True
     words = set(name_words(name))
     unsaid = time or outcome.lower() in GENERIC
-    bare = says_censored(words) or (unsaid and bool(words & BARE and words <= BARE | STATUS))
+    bare = means_censored(words) or (unsaid and bool(words & BARE_FLAGS and words <= BARE_FLAGS | STATUS))
     short = words <= SHORT_FLAGS and set(name_words(outcome)) <= SHORT_TIMES and bool(words)
-    return (bare or short) and not EARLIER & words and _leads(known, values, MIN_LEAD)
+    return (bare or short) and not EARLIER_WORDS & words and _leads(known, values, MIN_LEAD)
 
 
 def _times_event(column: pd.Series[Any], name: str, values: pd.Series[float], outcome: str) -> bool:
@@ -144,7 +144,7 @@ def _is_plain_time(name: str) -> bool:
     """Whether a name denotes a time to event, rather than a duration or a unit of time."""
     words = name_words(name)
     plain = all(is_time_word(word) or is_event_word(word) or word in CONNECTING for word in words)
-    return plain and not EARLIER & set(words) and any(is_time_word(word) and word not in UNITS for word in words)
+    return plain and not EARLIER_WORDS & set(words) and any(is_time_word(word) and word not in UNITS for word in words)
 
 
 def _leads(flag: pd.Series[float], values: pd.Series[float], least: float) -> bool:
@@ -158,7 +158,9 @@ def _flag_codes(column: pd.Series[Any]) -> pd.Series[float] | None:
     if set(_as_numbers(pd.Series(distinct, dtype=object))) <= CODES:
         return _as_numbers(column) if distinct else None
     levels = [set(name_words(str(level))) for level in distinct]
-    if len(levels) == 2 and all(level & (ANSWERS | LIVING) or any(map(is_event_word, level)) for level in levels):
+    if len(levels) == 2 and all(
+        level & (ANSWER_WORDS | SURVIVAL_WORDS) or any(map(is_event_word, level)) for level in levels
+    ):
         return column.map({level: float(k) for k, level in enumerate(sorted(distinct, key=str))}).astype(np.float64)
     return None
 
@@ -181,16 +183,16 @@ def _as_numbers(column: pd.Series[Any]) -> pd.Series[float]:
     return pd.to_numeric(plain, errors="coerce").astype(np.float64)
 
 
-def _says_living(column: pd.Series[Any], name: str) -> bool:
+def _means_survival(column: pd.Series[Any], name: str) -> bool:
     """Whether the two levels of a column mean dead and alive, or the like."""
     levels = [set(name_words(str(level))) for level in _few_values(column)]
-    living = [bool(level & LIVING) for level in levels]
+    living = [bool(level & SURVIVAL_WORDS) for level in levels]
     events = [any(map(is_event_word, level)) for level in levels]
-    return not EARLIER & set(name_words(name)) and sum(living) >= 1 and any(events) and len(levels) == 2
+    return not EARLIER_WORDS & set(name_words(name)) and sum(living) >= 1 and any(events) and len(levels) == 2
 
 
 MIN_NUMBERED_ROWS = 20
-UNLIKELY = 14.0  # the logarithm of one in a million
+MIN_LOG_IMPROBABILITY = 14.0  # the logarithm of one in a million
 
 
 def unusable(frame: pd.DataFrame) -> dict[str, str]:
@@ -216,16 +218,16 @@ def _reason(column: pd.Series[Any], name: str) -> str:
     if types.is_numeric_dtype(values):
         return "identifier" * _is_identifier(values, name)
     distinct = pd.Series(values.unique() if types.is_string_dtype(values) else [], dtype=object)
-    if dated(distinct[:PROBED]).mean() > 0.5:
+    if dated(distinct[:MAX_PROBED_TEXTS]).mean() > 0.5:
         return "dates"
-    mostly_distinct = 2 * len(distinct) > len(values) and not mostly_numbers(distinct[:PROBED])
+    mostly_distinct = 2 * len(distinct) > len(values) and not mostly_numbers(distinct[:MAX_PROBED_TEXTS])
     return f"text with {len(distinct)} distinct values in {len(values)} rows" if mostly_distinct else ""
 
 
 def _is_identifier(values: pd.Series[Any], name: str) -> bool:
     """Whether numbers count or identify the rows, or exceed the precision of floats."""
     numbers = values.to_numpy(dtype=np.float64)
-    return counts_rows(numbers) or names_rows(numbers, name) or loses_digits(values)
+    return counts_rows(numbers) or identifies_rows(numbers, name) or loses_digits(values)
 
 
 def counts_rows(numbers: Array) -> bool:
@@ -234,7 +236,7 @@ def counts_rows(numbers: Array) -> bool:
     return bool((numbers == np.rint(numbers)).all() and ((steps > 0).all() or (steps < 0).all()))
 
 
-def names_rows(numbers: Array, name: str) -> bool:
+def identifies_rows(numbers: Array, name: str) -> bool:
     """Whether unordered whole numbers are identifiers: all distinct, by their name or more often than by chance.
 
     Random draws from a range repeat: n of them are all distinct with probability at most exp(-n^2 / 2 range).
@@ -242,23 +244,23 @@ def names_rows(numbers: Array, name: str) -> bool:
     Examples
     --------
     >>> shuffled = np.random.default_rng(0).permutation(np.arange(100.0))
-    >>> names_rows(shuffled, "x"), names_rows(shuffled / 3, "x"), names_rows(1e9 * shuffled, "x")
+    >>> identifies_rows(shuffled, "x"), identifies_rows(shuffled / 3, "x"), identifies_rows(1e9 * shuffled, "x")
     (True, False, False)
     """
     if numbers.size < MIN_NUMBERED_ROWS or counts_rows(numbers):
         return False
     if not (numbers == np.rint(numbers)).all() or np.unique(numbers).size < numbers.size:
         return False
-    return is_identifier_name(name) or bool(numbers.size**2 / (2 * np.ptp(numbers)) > UNLIKELY)
+    return is_identifier_name(name) or bool(numbers.size**2 / (2 * np.ptp(numbers)) > MIN_LOG_IMPROBABILITY)
 
 
 def refuse_row_identifiers(table: FeatureTable) -> None:
     """Refuse numeric identifiers, judged by the rows at hand; those in row order may mean time."""
-    ids = [name for name, column in _continuous(table) if names_rows(column[~np.isnan(column)], name)]
+    ids = [name for name, column in _continuous(table) if identifies_rows(column[~np.isnan(column)], name)]
     refuse_any(
         ids,
-        "{}: looks like an identifier (whole numbers in no order that never repeat), which is no feature; exclude it, "
-        "or divide it by the number of rows if it is a rank",
+        "{}: looks like an identifier (unordered whole numbers that never repeat), which cannot be a feature; exclude "
+        "it, or divide it by the number of rows if it is a rank",
     )
 
 
@@ -281,7 +283,7 @@ def refuse_unusable(frame: pd.DataFrame, argument: str) -> None:
     """Refuse identifiers and free text named by an argument: nothing in them could be tested or adjusted for."""
     for m, column in enumerate(map(str, frame.columns)):
         reason = _reason(frame.iloc[:, m], column)
-        if reason.startswith("text") or (reason and names_rows(_floats(frame.iloc[:, m]), column)):
+        if reason.startswith("text") or (reason and identifies_rows(_floats(frame.iloc[:, m]), column)):
             raise ValueError(
                 f"{argument} names {column!r}, which cannot be a feature ({reason}); leave it out, or put its values "
                 "into fewer categories"
@@ -314,7 +316,7 @@ def warn_of_codes(table: FeatureTable, y: Array, outcome: str = "the outcome y")
     """
     numbers = {m: column for m in range(table.n_features) if (column := table.numbers(m)) is not None}
     shown = {repr(table.names[m]): column for m, column in numbers.items()} | {outcome: y}
-    advice = "If so, write these as missing values; if they are measured, ignore this"
+    advice = "If so, write these as missing values; if they are real values, ignore this"
     coded = [_shown(name, column, codes) for name, column in shown.items() if (codes := missing_codes(column))]
     warn_of_any(coded, f"looks like a code for missing: {{}}. {advice}", between="; ", most=len(coded))
 

@@ -169,7 +169,7 @@ def _levels(pooling: Pooling) -> str:
 MAX_INDICATORS = 30
 MAX_DIRECTIONS = 5
 MAX_COMBINED_COLUMNS = 60  # of which directions are combined
-FAR = 4.0  # standard deviations, beyond which rows do not count for more
+MAX_DEVIATION = 4.0  # standard deviations, beyond which rows do not count for more
 MIN_WITHIN_SHARE = 1e-3  # share of a column's variance that levels are taken to leave open
 
 
@@ -249,7 +249,7 @@ class Directions:
             nowhere = np.zeros((n_levels, 0))
             return cls(np.empty(0, dtype=np.intp), np.zeros(0), np.zeros((0, 0)), nowhere, np.zeros(0))
         counted = weights.effective.values
-        shapes = np.clip(columns, -FAR, FAR)
+        shapes = np.clip(columns, -MAX_DEVIATION, MAX_DEVIATION)
         counts = np.bincount(codes, counted, minlength=n_levels)
         size = counts.sum()
         centre = counted @ shapes / size
@@ -288,4 +288,4 @@ class Directions:
 
     def __call__(self, columns: Array) -> Array:
         """Positions of rows along the directions, shape (n, k)."""
-        return (np.clip(columns[:, self.columns], -FAR, FAR) - self.centre) @ self.vectors
+        return (np.clip(columns[:, self.columns], -MAX_DEVIATION, MAX_DEVIATION) - self.centre) @ self.vectors

@@ -52,7 +52,7 @@ def warn_of_one_row(y: Array) -> None:
     if y.min() >= 0 and np.unique(y).size > 2 and most > total / 2 and y.size >= MIN_SUMMED_ROWS:
         warn(
             f"one row has more than half of the sum of the outcome ({most:g} of {total:g}): averages and their ratios "
-            "follow this row, which tests hardly look at. Check the value, or leave the row out",
+            "are dominated by this row, to which tests give little weight. Check the value, or leave the row out",
         )
 
 
@@ -342,7 +342,7 @@ class OutcomeRanks:
         if rows.size <= 2 * ROWS_PER_BIN:
             return 0.0
         outcome, values, arms = self.ranks[rows], rankdata(column[rows]) / rows.size, self.arms[rows]
-        return max(_followed(outcome, values, arms), _followed(values, outcome, arms))
+        return max(_neighbour_share(outcome, values, arms), _neighbour_share(values, outcome, arms))
 
     def _between(self, bins: NDArray[np.intp]) -> float:
         cell = 2 * bins + self.arms
@@ -366,7 +366,7 @@ class OutcomeRanks:
         return self.named_time and ahead >= UNNAMED_LEAD
 
 
-def _followed(first: Array, second: Array, arms: Ints) -> float:
+def _neighbour_share(first: Array, second: Array, arms: Ints) -> float:
     """Share of the second column's variance that disappears between neighbours in the first, within arms.
 
     It is 1 if the second is a function of the first, of any form.

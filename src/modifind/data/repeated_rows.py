@@ -122,7 +122,7 @@ class Codes:
     @cached_property
     def keys(self) -> dict[int, Ints]:
         """Columns with many values, with frequent values set to -1; the finest come first."""
-        light = {m: _light(codes) for m, codes in self.columns.items()}
+        light = {m: _without_frequent(codes) for m, codes in self.columns.items()}
         pairs = {m: tied_pairs(numbered(codes[codes >= 0])) for m, codes in light.items()}
         fine = [m for m, count in pairs.items() if count >= MIN_PAIRS and np.unique(light[m]).size > MIN_VALUES]
         return {m: light[m] for m in sorted(fine, key=lambda m: pairs[m])}
@@ -218,7 +218,7 @@ def _most_frequent(column: Array) -> float:
 
 def find_copied(table: FeatureTable, y: Array, share: float = 1.0) -> RepeatedRows | None:
     """Find whole rows that occur several times, for an outcome with many values; see `find_repeated`."""
-    key = _light(numbered(y))
+    key = _without_frequent(numbered(y))
     rows = np.unique(table.values, axis=0, return_inverse=True)[1].reshape(-1)
     agreed = agreement(key, rows)
     if np.unique(key).size <= MIN_VALUES or agreed.ratio < MIN_RATIO or not agreed.matters(share * table.n_rows):
@@ -236,7 +236,7 @@ def is_step(codes: Ints, key: Ints) -> bool:
     return few and is_within(codes, key)
 
 
-def _light(codes: Ints) -> Ints:
+def _without_frequent(codes: Ints) -> Ints:
     """Codes without frequent values, sorted so that values of similar frequency are adjacent.
 
     People who round one answer also round others, so values of similar frequency are compared with each other.
@@ -282,7 +282,7 @@ def refuse_repeated_ids(frame: pd.DataFrame, roles: Collection[str], features: C
     >>> refuse_repeated_ids(table, [], ["age", "dose"])
     Traceback (most recent call last):
     ...
-    ValueError: person looks like an identifier: 40 values in 120 rows, of which those with one value agree in age. ...
+    ValueError: person looks like an identifier: 40 values in 120 rows, and rows with the same value agree in age. ...
     """
     names = [str(name) for name in frame.columns]
     for position, name in enumerate(names):
@@ -290,13 +290,13 @@ def refuse_repeated_ids(frame: pd.DataFrame, roles: Collection[str], features: C
         if name in roles or not (known or (name not in features and _may_identify(frame.iloc[:, position], name))):
             continue
         codes = _codes(frame.iloc[:, position])
-        if not _several_each(codes):
+        if not _has_several_rows_each(codes):
             continue
         others = [k for k in range(len(names)) if k != position and names[k] not in roles]
         shared = [names[k] for k in others if _is_shared(codes, frame.iloc[:, k], known)]
         if is_person_identifier_name(name) or len(shared) >= (1 if known else max(MIN_SHARED, len(others) / 2)):
             size, n_rows = np.unique(codes[codes >= 0]).size, int((codes >= 0).sum())
-            agree = f", of which those with one value agree in {shortened(shared, SHOWN)}" * bool(shared)
+            agree = f", and rows with the same value agree in {shortened(shared, SHOWN)}" * bool(shared)
             raise ValueError(
                 f"{printable(name)} looks like an identifier: {size} values in {n_rows} rows{agree}. Rows of one "
                 f"person are not independent: pass clusters={name!r}, or keep one row of each; rename the column if it "
@@ -320,7 +320,7 @@ def _may_identify(column: pd.Series, name: str) -> bool:
     return bool(len(distinct) and distinct.str.contains(r"\d").mean() > 0.9)
 
 
-def _several_each(codes: Ints) -> bool:
+def _has_several_rows_each(codes: Ints) -> bool:
     """Whether many values of a column have several rows each, but a small share of all."""
     counts = np.bincount(codes[codes >= 0])
     if counts.size < MIN_IDS or np.mean(codes < 0) > MAX_UNKNOWN:

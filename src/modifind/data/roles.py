@@ -91,13 +91,13 @@ def assign_roles(
     X, known = table, named_columns(column_names(table), features, adjust_for)
     if named or features is not None:
         used, adjust_for = _chosen(table, named, features, adjust_for)
-        _look_beside(table, used, named)
+        _refuse_unused_flag(table, used, named)
         X, columns = _taken(table, used, named)
     arguments = {"X": X, **per_row, "propensity": propensity, **columns, "adjust_for": adjust_for, "named": known}
     return arguments | {"y": arguments.pop(word)}
 
 
-class SomeNamed(list[str]):
+class ValidatedColumns(list[str]):
     """Columns that the command line has validated, of which the user named only some.
 
     Attributes
@@ -139,7 +139,7 @@ def _refuse_several_rows(table: Any, per_row: Mapping[str, Any], features: Any, 
     refuse_repeated_ids(frame, roles, tested or names)
 
 
-def _look_beside(table: Any, used: Collection[str], named: Mapping[str, str]) -> None:
+def _refuse_unused_flag(table: Any, used: Collection[str], named: Mapping[str, str]) -> None:
     """Refuse a censored time whose event indicator is among the unused columns; leaving it out changes nothing."""
     outcome = named.get("outcome", named.get("y"))
     beside = [name for name in column_names(table) if name not in {*used, *named.values()}]
@@ -191,7 +191,7 @@ def _chosen(
             raise ValueError(f"{argument} names {name!r}, which is not a column of X{meant(name, names)}")
     tested, adjusted = _listed(names, features, "features"), _listed(names, adjust_for, "adjust_for")
     for argument, columns, listing in (("features", features, tested), ("adjust_for", adjust_for, adjusted)):
-        if listing is not None and not isinstance(columns, SomeNamed):
+        if listing is not None and not isinstance(columns, ValidatedColumns):
             refuse_unusable(first_rows(table, listing), argument)
     owned = {argument: [name] for argument, name in roles.items()}
     refuse_two_roles(owned | {"features": tested or [], "adjust_for": adjusted or []})
@@ -203,7 +203,7 @@ def _chosen(
         adjusted = usable_columns(table, others, "Name them in adjust_for if they should be, or leave them out of X")
     if not tested:
         raise ValueError("no column of X is left to test; features and adjust_for say which are")
-    return in_order(names, tested, adjusted or ()), adjusted
+    return in_table_order(names, tested, adjusted or ()), adjusted
 
 
 def _listed(names: tuple[str, ...], columns: Any, argument: str) -> list[str] | None:
@@ -248,7 +248,7 @@ def first_rows(table: Any, names: list[str]) -> pd.DataFrame:
     return some if isinstance(some, pd.DataFrame) else some.head(FIRST_ROWS, npartitions=-1)
 
 
-def in_order(names: Collection[str], tested: Collection[str], adjusted: Collection[str]) -> tuple[str, ...]:
+def in_table_order(names: Collection[str], tested: Collection[str], adjusted: Collection[str]) -> tuple[str, ...]:
     """The columns used, in table order: a test must not depend on which other features are tested."""
     used = {*tested, *adjusted}
     return tuple(name for name in names if name in used)

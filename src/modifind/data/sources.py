@@ -23,7 +23,12 @@ from modifind.data.treatment import in_arms
 from modifind.data.weights import Weights, weight_numbers
 from modifind.data.words import counted, listed, meant, repeated
 
-MORE = ("propensity", "sample_weight", "clusters", "strata")  # what rows may have beside features, outcome, treatment
+OPTIONAL_COLUMNS = (
+    "propensity",
+    "sample_weight",
+    "clusters",
+    "strata",
+)  # what rows may have beside features, outcome, treatment
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ class Piece:
     @property
     def more(self) -> dict[str, pd.Series[Any]]:
         """Per-row arguments besides features, outcome and treatment."""
-        columns = {name: getattr(self, name) for name in MORE}
+        columns = {name: getattr(self, name) for name in OPTIONAL_COLUMNS}
         return {name: column for name, column in columns.items() if column is not None}
 
     @cached_property
@@ -145,7 +150,7 @@ class FrameSource:
         if y is None:
             raise ValueError("y is required: the outcome of each row")
         if treatment is None:
-            raise ValueError("treatment is required: pass treatment=, one value of two per row")
+            raise ValueError("treatment is required: pass treatment=, one of two values per row")
         scores = row_scores(propensity)
         if scores is not None and np.shape(scores) != (len(X),):
             raise ValueError(f"propensity array must have one score per row ({len(X)}); found shape {np.shape(scores)}")
@@ -384,6 +389,6 @@ def refuse_more_columns(files: Sequence[DataFile]) -> None:
     for file in files[1:]:
         if more := [name for name in file.names if name not in files[0].names]:
             raise ValueError(
-                f"{file.path} has a column {listed(more)} that {files[0].path} has not; all files of a table need the "
+                f"{file.path} has a column {listed(more)} that {files[0].path} lacks; all files of a table need the "
                 "same columns"
             )

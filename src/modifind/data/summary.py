@@ -19,8 +19,8 @@ from modifind.data.column_types import (
     feature_column,
     loses_digits,
     mixed_types,
-    number_text,
     plain_column,
+    whole_number_text,
 )
 from modifind.data.containers import check_names
 from modifind.data.features import discrete_mask, outcome_values
@@ -156,8 +156,8 @@ class ColumnSummary:
         """The same summary with whole numbers as text, for a column with other text elsewhere: 1, 2, 3, A."""
         if self.kind == "text" or self.levels is None:
             return self
-        levels = {number_text(level): count for level, count in self.levels.items()}
-        by_arm = {(number_text(level), arm): count for (level, arm), count in self.by_arm.items()}
+        levels = {whole_number_text(level): count for level, count in self.levels.items()}
+        by_arm = {(whole_number_text(level), arm): count for (level, arm), count in self.by_arm.items()}
         return ColumnSummary("text", self.n_missing, self.n_infinite, np.inf, -np.inf, levels, by_arm=by_arm)
 
     @property

@@ -106,7 +106,7 @@ def refuse_doses(labels: Sequence[Any], n_labels: int, name: str) -> None:
     """Refuse a treatment with many numeric values; `labels` are some of them."""
     if n_labels > MAX_ARMS and all(isinstance(label, int | float) for label in labels):
         raise ValueError(
-            f"{name} has more than {MAX_ARMS} distinct numbers, as a dose has, and doses are not supported; divide it "
+            f"{name} has more than {MAX_ARMS} distinct numbers, like a dose, and doses are not supported; divide it "
             "into a few arms, such as none, low and high, and name the one that the others are compared with "
             "(reference=)"
         )
@@ -190,9 +190,9 @@ class Comparison:
         if wrong:
             raise ValueError(f"propensity must give shares between 0 and 1; not so for {listed(wrong)}")
         if not math.isclose(total := sum(map(float, known.values())), 1.0, abs_tol=1e-6):
-            raise ValueError(f"the shares that propensity gives add up to {total:.6g}; those of all arms add up to 1")
+            raise ValueError(f"the shares in propensity add up to {total:.6g}; they must add up to 1")
         if lacking := [arm for arm in (self.reference, *self.others) if arm not in known]:
-            raise ValueError(f"propensity gives no share of {listed(lacking)}; name every arm of {name}")
+            raise ValueError(f"propensity has no share for {listed(lacking)}; give one for every arm of {name}")
         return float(known[label]) / (float(known[label]) + float(known[self.reference]))
 
 
@@ -253,7 +253,7 @@ def compare_arms(
     if few and len(labels) > 2:
         named = ", ".join(f"{label!r} ({counted(count, 'row')})" for label, count in few.items())
         raise ValueError(
-            f"each arm of {name} needs at least {MIN_ARM_ROWS} rows; too few have {named}. Leave out their rows, or "
+            f"each arm of {name} needs at least {MIN_ARM_ROWS} rows; too few are in {named}. Leave out their rows, or "
             "name two other arms (arms=)"
         )
     return Comparison(control, tuple(label for label in labels if label != control), counts)
@@ -380,8 +380,8 @@ def check_design(design: Any, propensity: Any, *, strata: bool, by_row: bool = F
         )
     if design == "observational" and strata:
         raise ValueError(
-            "design='observational' and strata contradict each other: strata are those that a treatment was randomised "
-            "in. Say design='randomised', or make the column a feature"
+            "design='observational' and strata contradict each other: strata are the groups within which a treatment "
+            "was randomised. Say design='randomised', or make the column a feature"
         )
     if design == "randomised" and not (strata or by_row or is_known(propensity)) and estimator != "auto":
         raise ValueError(

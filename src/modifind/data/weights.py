@@ -232,14 +232,14 @@ class WeightSums:
 def check_takes_weights(estimator: Any, what: str) -> None:
     """Refuse a user's object whose `fit` does not accept weights."""
     if not has_fit_parameter(estimator, "sample_weight"):
-        what = f"{what} {type(estimator).__name__} takes no sample_weight in fit"
+        what = f"{what} {type(estimator).__name__} does not support sample_weight in fit"
         raise ValueError(f"{what}; choose one that does, or leave sample_weight out")
 
 
 def check_sampler_weights(sampler: Any) -> None:
     """Refuse a user's sampler whose `fit` does not accept weights."""
     if not has_fit_parameter(sampler, "weights"):
-        what = f"sampler {type(sampler).__name__} takes no weights in fit, which sample_weight needs"
+        what = f"sampler {type(sampler).__name__} does not support weights in fit, which sample_weight requires"
         raise ValueError(f"{what}; choose one that does, or leave sample_weight out")
 
 

@@ -204,9 +204,9 @@ TIMES = UNITS | _words(
     czas przezycie cas vremya srok shijian shengcun
     """
 )
-BARE = _words("event events evt")  # flags beside a time, or an outcome whose name says nothing:
+BARE_FLAGS = _words("event events evt")  # flags beside a time, or an outcome whose name says nothing:
 GENERIC = _words("y outcome response value target")
-EVENTS = BARE | _words(
+EVENTS = BARE_FLAGS | _words(
     """
     cens cnsr dth
     delta fustat fstat progression progressed died dead death deceased fail failed failure relapse relapsed
@@ -226,11 +226,11 @@ FLAGS = STATUS | _words("flag indicator ind vital yn")
 STEM_TOKENS = ("indicator", "status", "event", "cens", "flag", "stat", "evt", "ind")
 SHORT_TIMES, SHORT_FLAGS = _words("t z"), _words("d e c delta")
 CONNECTING = _words("to until till of in der die das bis zum zur de la le du au al hasta ate")
-EARLIER = _words("prior previous prev past history hist hx family parent mother father baseline base before") | _words(
-    "since age inactive served sentence sentenced onset contract ischemic ischaemic study"
-)
-LIVING = _words("alive living lebt lebend lebendig vivant vivante vivo viva vivos levend seizon zyje censored")
-ANSWERS = _words("yes no y n true false t f ja nein oui non si nao sim nee hai iie observed unobserved lost none")
+EARLIER_WORDS = _words(
+    "prior previous prev past history hist hx family parent mother father baseline base before"
+) | _words("since age inactive served sentence sentenced onset contract ischemic ischaemic study")
+SURVIVAL_WORDS = _words("alive living lebt lebend lebendig vivant vivante vivo viva vivos levend seizon zyje censored")
+ANSWER_WORDS = _words("yes no y n true false t f ja nein oui non si nao sim nee hai iie observed unobserved lost none")
 # Scripts without blanks or capitals: parts of names.
 TIME_PARTS = ("時間", "期間", "日数", "生存", "时间", "期间", "время", "срок", "시간", "기간", "생존", "χρόνος", "زمن")
 EVENT_PARTS = (
@@ -255,8 +255,8 @@ PLACES = _words(  # ids of what is no person, and of which rows may be independe
     """
 )
 # Words of a measurement before the treatment, and of one after it.
-EARLY = _words("baseline base bl pre pretest before initial start screening 0")
-LATE = _words(
+EARLY_WORDS = _words("baseline base bl pre pretest before initial start screening 0")
+LATE_WORDS = _words(
     """
     post posttest after final end followup fu endpoint last outcome visit
     week weeks wk w month months mo m day days d year years y
@@ -336,13 +336,13 @@ def is_baseline_name(name: str, outcome: str) -> bool:
     [True, True, False, False, False]
     """
     words = _lower_words(name, WORD_OR_NUMBER)
-    stem = [word for word in words if word not in EARLY]
+    stem = [word for word in words if word not in EARLY_WORDS]
     return 0 < len(stem) < len(words) and stem == _without_time(_lower_words(outcome, WORD_OR_NUMBER))
 
 
 def _without_time(words: list[str]) -> list[str]:
     """Words of an outcome's name other than those for its time of measurement."""
-    kept = [word for word in words if word not in LATE]
+    kept = [word for word in words if word not in LATE_WORDS]
     while len(kept) > 1 and kept[-1].isdigit():
         kept.pop()
     return kept
@@ -369,7 +369,7 @@ def is_event_name(name: str) -> bool:
     [True, True, True, True, False, False, False]
     """
     words = name_words(name)
-    if EARLIER & set(words):
+    if EARLIER_WORDS & set(words):
         return False
     if any(is_event_word(word) for word in words) or any(part in name for part in EVENT_PARTS):
         return True
@@ -383,7 +383,7 @@ def is_plain_flag(name: str) -> bool:
     return is_event_name(name) and all(is_event_word(w) or is_time_word(w) or w in FLAGS for w in words)
 
 
-def says_censored(words: set[str]) -> bool:
+def means_censored(words: set[str]) -> bool:
     """Whether a word means that something was censored."""
     return "cens" in words or any(word.startswith(CENSORED) for word in words)
 

@@ -41,13 +41,13 @@ RUN_FILE = "run.json"
 VERSIONS = ("modifind", "numpy", "scipy", "scikit-learn", "torch")
 # They change how a result is put together, not what is found of a feature. Of a table taken at once the digests show
 # what is discrete, and `n_resamples_used` is what the number of resamples comes to.
-IMMATERIAL = ("alpha", "adjust", "n_resamples", "better", "unit")
-IMMATERIAL_IF_WHOLE = ("discrete_features", "max_train_rows")
+IGNORED_SETTINGS = ("alpha", "adjust", "n_resamples", "better", "unit")
+IGNORED_SETTINGS_IF_WHOLE = ("discrete_features", "max_train_rows")
 SHOWN_DIFFERENCES = 5
 DAMAGED = (ValueError, OSError, TypeError, RecursionError, OverflowError)  # what reading a file of another kind raises
 STALE_SECONDS = 600.0  # a temporary file lives for milliseconds
 SAVE_SECONDS = 10.0  # sums over rows are saved as often as this
-TAKEN = {"whole": "at once"}
+READING_WORDS = {"whole": "at once"}
 WORDS = {
     "y": "the outcome",
     "treatment": "the treatment",
@@ -92,7 +92,7 @@ class SavedRun:
         cls, table: str, settings: dict[str, Any], seed: int, columns: dict[str, str], rows: dict[str, str]
     ) -> SavedRun:
         """A run of this version, identified by all its settings as a result records them."""
-        left_out = IMMATERIAL + (IMMATERIAL_IF_WHOLE if table == "whole" else ())
+        left_out = IGNORED_SETTINGS + (IGNORED_SETTINGS_IF_WHOLE if table == "whole" else ())
         kept = {name: value for name, value in settings.items() if name not in left_out}
         versions = {name: number for name, number in installed_versions().items() if name in VERSIONS}
         # An object that shows its address in memory would never be the same again.
@@ -112,7 +112,7 @@ def differences(old: SavedRun, new: SavedRun) -> list[str]:
     --------
     >>> one = SavedRun.from_settings("whole", {"cv": 5}, 1, {"age": "a1"}, {"y": "b1"})
     >>> differences(one, SavedRun.from_settings("whole", {"cv": 4}, 2, {"age": "a2"}, {"y": "b1"}))
-    ['cv was 5, is 4', 'the seed was 1, is 2', "column 'age' differs"]
+    ['cv was 5 and is now 4', 'the seed was 1 and is now 2', "column 'age' differs"]
     """
     if old.format != new.format:
         return [f"its format is {old.format}, not {new.format}"]
@@ -120,11 +120,11 @@ def differences(old: SavedRun, new: SavedRun) -> list[str]:
     made = {"modifind": "by"}
     lines = [f"it was made {made.get(name, 'with')} {name} {was}, this is {now}" for name, was, now in versions]
     if old.table != new.table:
-        lines.append(f"the rows were taken {TAKEN.get(old.table, 'in pieces')} before")
+        lines.append(f"the rows were read {READING_WORDS.get(old.table, 'in pieces')} before")
     settings = _changed(_flat(old.settings), _flat(new.settings))
-    lines += [f"{name} was {was!r}, is {now!r}" for name, was, now in settings]
+    lines += [f"{name} was {was!r} and is now {now!r}" for name, was, now in settings]
     if old.seed != new.seed:
-        lines.append(f"the seed was {old.seed}, is {new.seed}")
+        lines.append(f"the seed was {old.seed} and is now {new.seed}")
     columns = _changed(dict(old.columns), dict(new.columns))
     words = {(True, False): "is new", (False, True): "is gone", (False, False): "differs"}
     lines += [f"column {name!r} {words[was is None, now is None]}" for name, was, now in columns]
@@ -293,7 +293,7 @@ class Checkpoint:
                     damaged.append(name)
         if damaged:
             warn(
-                f"checkpoint {self.folder}: {counted(len(damaged), 'damaged file')} not used, and done again: "
+                f"checkpoint {self.folder}: {counted(len(damaged), 'damaged file')} ignored and recomputed: "
                 f"{', '.join(map(repr, damaged))}"
             )
         return records

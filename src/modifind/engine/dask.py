@@ -21,7 +21,7 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from modifind._warned import warn
-from modifind._workers import Progress, WorkerError, interrupts_held
+from modifind._workers import Progress, WorkerError, deferred_interrupts
 from modifind.data.clusters import RowPlan, generous_limit
 from modifind.data.containers import row_scores
 from modifind.data.files.opening import import_dask
@@ -93,7 +93,7 @@ def connect(address: str | None = None, n_workers: int | None = None) -> Client:
     failure = None
     for _ in range(STARTS):
         try:
-            with interrupts_held(), config.set({"distributed.nanny.pre-spawn-environ": WORKER_ENVIRONMENT}):
+            with deferred_interrupts(), config.set({"distributed.nanny.pre-spawn-environ": WORKER_ENVIRONMENT}):
                 return distributed.Client(
                     n_workers=workers,
                     threads_per_worker=1,
@@ -258,7 +258,7 @@ class DaskPieces:
         ended = threading.Event()
         threading.Thread(target=self._watch, args=(futures, ended), daemon=True).start()
         try:
-            with errors_told(self.client):
+            with short_cluster_errors(self.client):
                 yield futures
         except BaseException as error:
             with suppress(Exception):  # where there is no scheduler, nothing is under way
@@ -295,7 +295,7 @@ class DaskPieces:
 
 
 @contextmanager
-def errors_told(client: Client) -> Iterator[None]:
+def short_cluster_errors(client: Client) -> Iterator[None]:
     """Shorten errors of a cluster, which are long or uninformative, to one line."""
     distributed = import_dask()
     try:

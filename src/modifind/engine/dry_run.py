@@ -25,7 +25,7 @@ MAX_NAMES = 12
 # Seconds of one process, from fits of 1,000 to 10,000 rows with 5 to 30 features: whatever the table, for every
 # feature, and for every row of every feature.
 BASE, PER_FEATURE, PER_CELL = 0.4, 0.07, 2.9e-5
-EXPLAINING = 1.8  # times as long with explanations
+EXPLANATION_FACTOR = 1.8  # times as long with explanations
 
 
 def describe(params: dict[str, Any], *table: Any, **columns: Any) -> list[tuple[str, str]]:
@@ -200,7 +200,7 @@ def _propensity(estimator: Any, data: Data, design: Design) -> str:
 def _time(data: Data, run: RunSettings, placebos: int) -> str:
     n, d, n_jobs = data.arms.size, len(data.columns_in) - len(data.adjusted), effective_n_jobs(run.n_jobs)
     once = BASE + d * (PER_FEATURE + PER_CELL * n)
-    seconds = once * (EXPLAINING if run.explain else 1.0) + once * placebos
+    seconds = once * (EXPLANATION_FACTOR if run.explain else 1.0) + once * placebos
     spread = f" with {n_jobs} processes" if n_jobs > 1 else ""
     about = _duration(seconds / min(n_jobs, max(d, 1)))
     return f"about {about}{spread}, as on the machine that this was measured on; networks take longer"

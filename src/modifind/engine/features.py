@@ -26,7 +26,7 @@ from modifind.engine.preparation import DETERMINED, Models, PreparedTable, draw_
 from modifind.engine.resampling import NOTHING_RESAMPLED, ResamplingTest
 from modifind.engine.settings import RunSettings
 from modifind.engine.sums import Changes, Outcome, OverlapConditional, UnitSums, changes_of, outcome_of
-from modifind.explain.overview import attempt, attempting, missing
+from modifind.explain.overview import attempt, errors_as_warnings, missing
 from modifind.explain.rows import ArmRows, OutcomeModel, PseudoOutcomes
 from modifind.explain.views import MarginalView, bandwidth_of
 from modifind.inference import UNSEEN, AnalyticOutcome, adjust_p_values
@@ -181,10 +181,10 @@ class Analysis:
         """The statistic if its tail is analytic; otherwise None."""
         return self.models.prepared if isinstance(self.models.prepared, PreparedTerms) else None
 
-    def warn_silent(self) -> None:
+    def warn_of_constant_units(self) -> None:
         """Warn of units that are constant in the rows at hand although they vary in others."""
         table, schema = self.table.block.table, self.table.data.schema
-        silent = [unit for unit in self.table.units if all(says_nothing(table, m) for m in unit.members)]
+        silent = [unit for unit in self.table.units if all(is_uninformative(table, m) for m in unit.members)]
         still = [unit.name for unit in silent if not all(schema.constant[m] for m in unit.members)]
         if still:
             warn(
@@ -202,10 +202,10 @@ class Analysis:
     def examine(self, unit: Unit, seeds: UnitSeeds) -> Examination:
         """Fit the distribution of a unit and, if all rows are at hand, test it; uses one thread."""
         block, feature, analytic = self.table.block, unit.feature, self.analytic
-        if all(says_nothing(block.table, m) for m in unit.members):
+        if all(is_uninformative(block.table, m) for m in unit.members):
             constant = all(self.table.data.schema.constant[m] for m in unit.members)
             return Examination() if constant else self._unseen
-        if analytic is not None and feature not in self.table.copies and not self._shows(analytic, feature):
+        if analytic is not None and feature not in self.table.copies and not self._has_signal(analytic, feature):
             return self._unseen
         rule, determined = learn(self.models.sampler, self.table, feature, seeds.learn)
         if determined:
@@ -225,11 +225,11 @@ class Analysis:
         else:
             outcome, changes = self._tested(analytic, unit, grid, draws, rng)
         if changes is None and analytic is not self.models.explaining and self._tests_changes:
-            with attempting(_changes_of(unit)):
+            with errors_as_warnings(_changes_of(unit)):
                 changes = self.changing.changes(unit, grid, draws)
         return Examination(rule.calibration, outcome=outcome, changes=changes)
 
-    def _shows(self, analytic: PreparedTerms, feature: Feature) -> bool:
+    def _has_signal(self, analytic: PreparedTerms, feature: Feature) -> bool:
         """Whether a feature shows any sign of an effect that justifies fitting its distribution."""
         look, block = analytic.first_look(feature), self.table.block
         if look is None:
@@ -257,11 +257,11 @@ class Analysis:
         outcome = outcome_of(sums, reuse, rows.freedom, two_sided=statistic.two_sided, **check)
         independent = rows.block.clusters.of_rows and draws is None
         if outcome.p_value <= CONDITIONAL_TESTED and independent and analytic.looks_at(unit.feature):
-            distance = analytic.conditional_test(unit.feature, grid.swept(weights))
+            distance = analytic.conditional_test(unit.feature, grid.with_tilt(weights))
             outcome = replace(outcome, conditional_p_value=distance)
         if summed is not None and self.models.explaining is not None:
             has_scale = self.models.explaining.family.has_scale
-            with attempting(_changes_of(unit)):
+            with errors_as_warnings(_changes_of(unit)):
                 changes = changes_of(sums, reuse, rows.freedom, has_scale)
         return outcome, changes
 
@@ -305,7 +305,7 @@ class Analysis:
         views = self.explainer.views(unit, seeds.view, importance, bands=bands)
         changes = examined.changes
         if examined.rule is not None and self._tests_changes:
-            with attempting(_changes_of(unit)):
+            with errors_as_warnings(_changes_of(unit)):
                 rows = self.changing.rows
                 given = rows.block.table, rows.block.treatment, rows.folds[0], self.changing.numbers
                 points = rule_grid(examined.rule, *given)
@@ -351,7 +351,7 @@ def learn(
     return rule, feature in table.copies or rule.calibration.explained_share > limit
 
 
-def says_nothing(table: FeatureTable, feature: int) -> bool:
+def is_uninformative(table: FeatureTable, feature: int) -> bool:
     """Whether a feature is constant, or nearly always missing, in the rows that models are fitted to."""
     if feature not in table.incomplete:
         return table.is_constant(feature)
@@ -369,7 +369,7 @@ ROWS = 2000  # over the number of rows is the number of cross-fits
 MAX_FITS = 5
 
 
-def steadied(analysis: Analysis, examined: dict[int, Examination]) -> dict[int, Examination]:
+def stabilised(analysis: Analysis, examined: dict[int, Examination]) -> dict[int, Examination]:
     """Stabilise the tests of features near the threshold by averaging several cross-fits.
 
     With few rows p-values depend on the random folds: at n = 300 the same true modifier can have p = 0.02 or p = 0.4.

@@ -20,7 +20,7 @@ from modifind.data.features import FeatureTable, Unit
 from modifind.data.treatment import Design
 from modifind.data.words import named
 from modifind.engine.checkpoint import UNSAVED, Checkpoint
-from modifind.engine.features import Analysis, UnitSeeds, steadied
+from modifind.engine.features import Analysis, UnitSeeds, stabilised
 from modifind.engine.findings import UNTESTED, Examination, Finding, TableFindings, warn_of_findings
 from modifind.engine.passes import TablePieces
 from modifind.engine.preparation import Models, PreparedTable, design_of
@@ -86,7 +86,7 @@ def fit_table(
         examined, importance, overlap = _tested_in_passes(analysis, table, table.pieces, examined)
     elif not interrupted:
         try:
-            examined = steadied(analysis, examined)
+            examined = stabilised(analysis, examined)
         except KeyboardInterrupt:
             interrupted = True
     findings = {k: analysis.unexplained(k, of_unit, importance or {}) for k, of_unit in examined.items()}
@@ -128,7 +128,7 @@ def _examined(
 
     A unit that fails does not affect the others.
     """
-    analysis.warn_silent()
+    analysis.warn_of_constant_units()
     of_units = dict(known)
     left = {k: seeds for k, seeds in analysis.seeds.items() if k not in known}
     title = "Testing features" if analysis.table.whole else "Fitting distributions of features"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from joblib import effective_n_jobs
 
-from modifind._system import locked_folder, remedies_told, warn_of_memory
+from modifind._system import locked_folder, memory_advice, warn_of_memory
 from modifind._warned import collected, recorded, warn
 from modifind.data.clusters import RowPlan
 from modifind.data.containers import is_distributed, row_scores
@@ -82,7 +82,7 @@ class Job:
     @contextmanager
     def locked(cls, params: dict[str, Any]) -> Iterator[Job]:
         """Make a job from validated settings, with the checkpoint folder locked."""
-        with locked_folder(params["checkpoint"]), remedies_told():
+        with locked_folder(params["checkpoint"]), memory_advice():
             yield cls.of(params)
 
     @classmethod

@@ -26,7 +26,7 @@ from modifind.engine.passes import ScoredRows, Scoring, TablePieces
 from modifind.engine.reading import Data, FirstPass, Reading
 from modifind.engine.settings import RunSettings
 from modifind.explain.overview import attempt
-from modifind.nuisance.conditional import BaseSampler, for_gaps
+from modifind.nuisance.conditional import BaseSampler, with_missing_support
 from modifind.nuisance.conditional.special_columns import ClusterSampler
 from modifind.nuisance.propensity.fit_check import common_location, outcome_residual
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel, arm_folds
@@ -231,9 +231,9 @@ def _within_clusters(data: Data, determined: frozenset[int]) -> tuple[dict[int, 
     if sets is not None and (known is None or sets.max() < known.max()):
         members = named(table.names[m] for m, codes in within.items() if codes is sets)
         raise ValueError(
-            f"{members}: one value each in the same {sets.max() + 1} sets of rows, so that these rows seem to belong "
-            "together (in a school, a village), or one column is looked up from another. Pass the sets as clusters=, "
-            "or leave out a column that is looked up"
+            f"{members}: constant within the same {sets.max() + 1} sets of rows. Either these rows belong together (to "
+            "a school, a village), or one column is derived from another. Pass the sets as clusters=, or leave out the "
+            "derived column"
         )
     return within, clusters
 
@@ -307,7 +307,7 @@ def observed_scores(model: PropensityModel, scores: Array, description: str, blo
 # sampler.
 DETERMINED = {"continuous": 0.65, "discrete": 0.9}
 EXPLAINING = EffectLikelihood(["linear", "splines"])  # of what a statistic finds without a model of the outcome
-SEPARATED = 1.0 - 1e-9
+MAX_AUC = 1.0 - 1e-9
 
 
 @dataclass(frozen=True)
@@ -340,7 +340,7 @@ class Models:
         block = table.block
         propensity = fit_scores(run, table, table.stream(run, "propensity"))
         refuse_separation(propensity)
-        sampler = for_gaps(run.sampler, block.table)
+        sampler = with_missing_support(run.sampler, block.table)
         sampler = ClusterSampler(sampler, table.within, DETERMINED) if table.within else sampler
         _assign_folds(run, table, sampler)
         if not block.weights.uniform:
@@ -398,7 +398,7 @@ def _assign_folds(run: RunSettings, table: PreparedTable, sampler: BaseSampler) 
 
 def refuse_separation(scores: FittedPropensity) -> None:
     """Refuse features that together separate held-out rows of the two arms perfectly."""
-    if scores.is_known or scores.auc < SEPARATED:
+    if scores.is_known or scores.auc < MAX_AUC:
         return
     table, arms = scores.table, scores.treatment
     single = [_auc(table, m, arms) for m in range(table.n_features)]

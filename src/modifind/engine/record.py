@@ -19,7 +19,7 @@ from modifind._version import __version__
 from modifind.data.balance import ArmSums, Outside, outside_along
 from modifind.data.clusters import Clusters, treated_as_one
 from modifind.data.containers import is_distributed
-from modifind.data.features import AlsoDiscrete, FeatureTable, Unit, column_kinds
+from modifind.data.features import AdditionalDiscrete, FeatureTable, Unit, column_kinds
 from modifind.data.outcome import OutcomeRanks, baseline_names
 from modifind.data.treatment import Design
 from modifind.data.weights import Weights, row_weights
@@ -124,7 +124,7 @@ def readable(value: Any) -> Any:
         value = value.item()
     if isinstance(value, bool | int | str | None) or (isinstance(value, float) and np.isfinite(value)):
         return value
-    if isinstance(value, AlsoDiscrete):
+    if isinstance(value, AdditionalDiscrete):
         return ["auto", *value.names]
     if is_distributed(value):
         return "one known value per row"
@@ -184,9 +184,9 @@ def failure_of(error: Exception, name: str) -> str:
     return f"its test failed ({described(error)})"
 
 
-REVIEWED = ("outside_share", "outside_where", "arm_difference", "arm_p_value", "outcome_share", "event_flag")
-NOWHERE = Outside(0.0, "")
-BALANCED = 0.001  # p-value of a difference between the arms, below which a column was hardly measured before
+REVIEW_COLUMNS = ("outside_share", "outside_where", "arm_difference", "arm_p_value", "outcome_share", "event_flag")
+NONE_OUTSIDE = Outside(0.0, "")
+MIN_BALANCE_P = 0.001  # p-value of a difference between the arms, below which a column was hardly measured before
 
 
 def review_columns(
@@ -240,12 +240,12 @@ def review_columns(
     rows = []
     whole = treated_as_one(arms, together)
     for m in range(table.n_features):
-        before = (levels or {}).get(table.names[m], NOWHERE)
+        before = (levels or {}).get(table.names[m], NONE_OUTSIDE)
         outside = max(before, outside_along(table, m, arms, counted, whole), key=lambda where: where.share)
         difference, p_value = sums.difference(m)
         shared, flag = outcome.shared(table, m), float(outcome.flags_event(table, m))
         rows.append((outside.share, outside.where, difference, p_value, shared, flag))
-    return pd.DataFrame(rows, index=pd.Index(table.names, name="feature"), columns=list(REVIEWED))
+    return pd.DataFrame(rows, index=pd.Index(table.names, name="feature"), columns=list(REVIEW_COLUMNS))
 
 
 def baseline_settings(
@@ -256,5 +256,5 @@ def baseline_settings(
     `reviewed` is the review of the columns; columns that are only adjusted for need no advice.
     """
     names = [name for name in baseline_names(table, outcome_name) if name in tested] if outcome_name else []
-    names = [name for name in names if reviewed["arm_p_value"][name] >= BALANCED]
+    names = [name for name in names if reviewed["arm_p_value"][name] >= MIN_BALANCE_P]
     return {"baseline_outcome": names} if names else {}

@@ -90,7 +90,7 @@ class PartSums:
         """Add the sums of other rows."""
         return PartSums(self.rows + other.rows, self.per_fold + other.per_fold, self.scatter + other.scatter)
 
-    def beyond_rows(self, reuse: Reuse | None) -> float:
+    def excess_variance(self, reuse: Reuse | None) -> float:
         """Variance of the sum in excess of that of independent rows."""
         return self.scatter + (0.0 if reuse is None else reuse.variance(list(self.per_fold)))
 
@@ -207,7 +207,7 @@ def outcome_of(
     """
     part = sums.parts["test"]
     below = two_sided and part.rows.excess < 0
-    outcome = sums_test(-part.rows if below else part.rows, part.beyond_rows(reuse.get("test")), **check)
+    outcome = sums_test(-part.rows if below else part.rows, part.excess_variance(reuse.get("test")), **check)
     if two_sided:
         doubled = min(2 * outcome.p_value, 1.0)
         outcome = replace(
@@ -219,7 +219,7 @@ def outcome_of(
         )
     if "outcome" in sums.parts:
         prognosis = sums.parts["outcome"]
-        followed = sums_test(prognosis.rows, prognosis.beyond_rows(reuse.get("outcome")))
+        followed = sums_test(prognosis.rows, prognosis.excess_variance(reuse.get("outcome")))
         outcome = replace(outcome, prognostic_p_value=followed.p_value)
     direct = sums.directions.get("test")
     return outcome if direct is None else outcome.with_direct(direct.p_value(_freedom(direct, freedom)), direct.weight)
@@ -233,7 +233,7 @@ def changes_of(sums: UnitSums, reuse: Mapping[str, Reuse], freedom: float, has_s
     p_values = {"mean": 1.0, "spread": 1.0 if has_scale else NAN, "shape": NAN}
     for name in p_values.keys() & sums.parts.keys():
         part = sums.parts[name]
-        p_values[name] = sums_test(part.rows, part.beyond_rows(reuse.get(name))).p_value
+        p_values[name] = sums_test(part.rows, part.excess_variance(reuse.get(name))).p_value
     for name in p_values.keys() & sums.directions.keys():
         direct = sums.directions[name]
         p_value = direct.p_value(_freedom(direct, freedom))
@@ -292,7 +292,7 @@ class OverlapConditional:
         tilted /= tilted.sum(axis=1, keepdims=True)
         return points, tilted
 
-    def swept(self, weights: Array) -> OverlapConditional:
+    def with_tilt(self, weights: Array) -> OverlapConditional:
         """The same with weights precomputed for all rows, unless levels are combined."""
         gathered = any(m in self.propensity.table.level_columns for m in members_of(self.feature))
         return self if gathered else replace(self, weights=weights)

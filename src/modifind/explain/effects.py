@@ -98,7 +98,7 @@ class ArmDistributions:
             above = (levels > ROUNDING * outcomes.unit).all(axis=-1)
             return np.where(above, levels[..., 1] / levels[..., 0], np.nan)
 
-    def log_moves(self, name: str, drawn: ArmDistributions, outcomes: PseudoOutcomes) -> Array:
+    def log_deviations(self, name: str, drawn: ArmDistributions, outcomes: PseudoOutcomes) -> Array:
         """Bootstrap deviations of the log ratio by the delta method, which stays stable around small averages."""
         with np.errstate(divide="ignore", invalid="ignore"):
             if name == "mean_effect" and outcomes.effect_scale == "odds_ratio":
@@ -198,7 +198,7 @@ class AverageEffects:
         arms = ArmDistributions.from_averages(averages[None])
         with np.errstate(divide="ignore", invalid="ignore"):
             estimate = np.log(arms.effect("mean_effect", outcomes))
-        moved = arms.log_moves("mean_effect", ArmDistributions.from_averages(averages + terms), outcomes)
+        moved = arms.log_deviations("mean_effect", ArmDistributions.from_averages(averages + terms), outcomes)
         return cls._from_terms(outcomes, estimate, moved[:, None], rows)
 
     @classmethod

@@ -44,13 +44,13 @@ def attempt(what: str, function: Callable[..., Found], *args: Any, **settings: A
     >>> print(caught[0].message)
     feature 'age': its curve could not be found (ValueError: could not convert string to float: 'x'); p-values stand
     """
-    with attempting(what):
+    with errors_as_warnings(what):
         return function(*args, **settings)
     return None
 
 
 @contextmanager
-def attempting(what: str) -> Iterator[None]:
+def errors_as_warnings(what: str) -> Iterator[None]:
     """Turn an error into a warning that names what is missing.
 
     Warnings that the user has turned into errors stay errors.

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 MAX_EXPLAINED_ROWS = 30_000  # bands of so many rows are narrow, and all their pseudo-outcomes fit into memory
 MAX_OUTCOME_LEVELS = 12  # an outcome of no more distinct values is shown by their shares
 N_QUANTILES, N_STEPS = 36, 12
-HEAVY = 0.02  # share of the outcomes from which a value that several rows have is a step of the distribution function
+MIN_STEP_SHARE = (
+    0.02  # share of the outcomes from which a value that several rows have is a step of the distribution function
+)
 MIN_EIGENVALUE = 1e-10  # of the largest
 EDGE = 0.005  # share of the outcomes beyond either end of a drawn scale
 # Functions of the outcome before the indicators: the outcome and its square.
@@ -239,7 +241,7 @@ def outcome_marks(y: Array, weights: Array) -> tuple[Array, NDArray[np.bool_], b
     inner = counted.quantiles(y, (np.arange(N_QUANTILES) + 0.5) / N_QUANTILES)
     low, high = counted.quantiles(y, np.array([EDGE, 1 - EDGE]))
     mass = np.bincount(place.reshape(-1), weights)
-    heavy = np.flatnonzero((mass >= HEAVY * mass.sum()) & (counts > 1))
+    heavy = np.flatnonzero((mass >= MIN_STEP_SHARE * mass.sum()) & (counts > 1))
     before = distinct[np.maximum(heavy - 1, 0)]
     spread = np.concatenate((inner, np.linspace(low, high, N_STEPS)))
     between = np.searchsorted(distinct, spread, side="right")  # the next value above each

@@ -30,7 +30,7 @@ MAX_LABEL_LENGTH = 40
 MAX_FIGURES = 3
 MAX_NUMBER_LENGTH = 9
 MAX_MORE_DIGITS = 3
-SAME = 1e-9  # share of a number that is rounding
+ROUNDING_SHARE = 1e-9  # share of a number that is rounding
 FIRST, LAST = 0.02, 0.98  # percentiles between which the points of a curve are evenly spread
 Format = Callable[[Sequence[float]], list[str]]
 
@@ -181,7 +181,7 @@ class _Points:
             curve[name].to_numpy(dtype=np.float64)[places] for name in (effect, f"{effect}_low", f"{effect}_high")
         )
         if ratio:  # bands are even on the logarithm
-            estimate, low, high = (np.log(np.maximum(part, SAME)) for part in (estimate, low, high))
+            estimate, low, high = (np.log(np.maximum(part, ROUNDING_SHARE)) for part in (estimate, low, high))
         # Limits of each point at 95%, widened for all of them at once (Bonferroni).
         wider = float(norm.isf(0.025 / places.size) / norm.isf(0.025))
         values = curve["value"].iloc[places].tolist()
@@ -277,13 +277,13 @@ def _numbers(values: Sequence[float]) -> list[str]:
     largest, extent = max(abs(value) for value in values), max(values) - min(values)
     decimals = 1 - math.floor(math.log10(largest)) if largest > 0 else 0
     # The range of what is told keeps its first digit.
-    decimals = max(decimals, -math.floor(math.log10(extent))) if extent > SAME * largest else decimals
-    return _told_apart(values, lambda value, more: _rounded(value, decimals + more))
+    decimals = max(decimals, -math.floor(math.log10(extent))) if extent > ROUNDING_SHARE * largest else decimals
+    return _distinct_texts(values, lambda value, more: _rounded(value, decimals + more))
 
 
 def _ratios(values: Sequence[float]) -> list[str]:
     """Format log differences as ratios."""
-    return _told_apart(values, lambda value, more: f"x{float(f'{math.exp(min(value, 700.0)):.{2 + more}g}'):g}")
+    return _distinct_texts(values, lambda value, more: f"x{float(f'{math.exp(min(value, 700.0)):.{2 + more}g}'):g}")
 
 
 def _factors(values: Sequence[float]) -> list[str]:
@@ -291,7 +291,7 @@ def _factors(values: Sequence[float]) -> list[str]:
     return _numbers([math.exp(min(value, 700.0)) for value in values])
 
 
-def _told_apart(values: Sequence[float], write: Callable[[float, int], str]) -> list[str]:
+def _distinct_texts(values: Sequence[float], write: Callable[[float, int], str]) -> list[str]:
     """Format values with as few additional digits as make them distinct."""
     for more in range(MAX_MORE_DIGITS + 1):
         shown = [write(value, more) for value in values]

@@ -186,7 +186,7 @@ class _Tables:
             reach = self.reach * _spread(moved)
             return effect - reach, effect + reach
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            moves = self.estimate.log_moves(name, self.draws, self.outcomes) if ratio else np.log(moved)
+            moves = self.estimate.log_deviations(name, self.draws, self.outcomes) if ratio else np.log(moved)
             reach = np.exp(self.reach * _spread(moves))
         return effect / reach, effect * reach
 

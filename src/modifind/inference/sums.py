@@ -15,7 +15,7 @@ from modifind._typing import Array, Ints
 
 MAX_STEPS = 60
 BLOCK_ROWS = 2048  # what is made of so many rows stays in the cache
-MOST_EXPONENT = 300.0
+MAX_EXPONENT = 300.0
 SMALLEST = 1e-300
 LARGEST_COMBINED = 0.9  # p-value: one near 1 must not undo a small one
 # From a tilt to the cumulant generating function of a centred sum and its first two derivatives.
@@ -196,7 +196,7 @@ def exact_cumulants(centred: Array, weights: Array, tilt: float) -> tuple[float,
     for start in range(0, len(centred), BLOCK_ROWS):
         own = centred[start : start + BLOCK_ROWS]
         tilted = tilt * own
-        top = tilted.max(axis=1) if np.abs(tilted).max() > MOST_EXPONENT else np.zeros(len(own))
+        top = tilted.max(axis=1) if np.abs(tilted).max() > MAX_EXPONENT else np.zeros(len(own))
         if top.any():
             tilted -= top[:, None]
         np.exp(tilted, out=tilted)

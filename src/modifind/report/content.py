@@ -20,7 +20,7 @@ from modifind.result.concerns import control_sentence
 from modifind.result.presentation import MIN_SUPPORT, N_DRAWS, effect_name, scale_of
 from modifind.result.selection_result import NOT_TESTED, PARTS, SelectionResult, p_text, readable_p
 
-UNSAID = "Taken as observational: design='randomised' (--randomised) declares a trial."
+ASSUMED_OBSERVATIONAL = "Taken as observational: design='randomised' (--randomised) declares a trial."
 
 
 def design_sentence(settings: Mapping[str, Any]) -> str:
@@ -28,7 +28,7 @@ def design_sentence(settings: Mapping[str, Any]) -> str:
     design = settings.get("design")
     if not design:
         return ""
-    return design_methods(settings) if design["said"] else UNSAID
+    return design_methods(settings) if design["said"] else ASSUMED_OBSERVATIONAL
 
 
 def design_methods(settings: Mapping[str, Any]) -> str:

@@ -44,7 +44,7 @@ CONDITIONAL_FOLLOWS = 1e-6
 SCORES_MISFIT = 1e-3
 MIN_CONDITIONAL_GAIN = -0.2  # nats per row
 MIN_MODEL_GAIN = -0.05  # nats per row
-COST_OF_ROWS = 40.0  # nats that fitting to n rows may cost in all
+ROW_COST = 40.0  # nats that fitting to n rows may cost in all
 DISAGREEMENT_LEVEL = 0.001
 NOTICEABLE_FACTOR = 1.25  # between an analytic and a resampled p-value
 DECIDING_FACTOR = 1.5  # between two tails that decide differently
@@ -284,7 +284,7 @@ def _model_check(settings: Mapping[str, Any]) -> Iterator[Check]:
     gain = (settings.get("model") or {}).get("gain_over_marginal")
     if gain is None:
         return
-    limit = MIN_MODEL_GAIN - COST_OF_ROWS / int(settings.get("n_train_rows") or settings["n_rows"])
+    limit = MIN_MODEL_GAIN - ROW_COST / int(settings.get("n_train_rows") or settings["n_rows"])
     text = f"The model of the outcome predicts held-out rows {abs(gain):.3f} nats per row "
     text += f"{'better' if gain > 0 else 'worse'} than each arm's own distribution without features."
     failing = " Such a model is not useful, and power is low."
@@ -307,7 +307,7 @@ def _untested(features: Iterable[Any], untestable: Mapping[str, str]) -> Iterato
             "constant": f"{feature} has one value only and cannot modify anything. Leave it out.",
             "rare": f"{feature} has no two levels with enough rows in each arm, so it was not tested. Leave it out.",
             "determined": (
-                f"{feature} is so nearly a function of the other features that the data cannot tell them apart; its "
+                f"{feature} is almost determined by the other features, so that the data cannot tell them apart; its "
                 "p-value is set to 1."
             ),
             "failed": f"The test of {feature} failed, as a warning says; its p-value is set to 1.",
@@ -325,7 +325,7 @@ def _conditional_checks(diagnostics: pd.DataFrame, n_rows: int) -> Iterator[Chec
             yield _fit_check(feature, row)
         if row["log_score_gain"] == row["log_score_gain"]:
             n_independent = row["n_clusters"] if row["n_clusters"] > 0 else n_rows
-            yield _gain_check(feature, row, MIN_CONDITIONAL_GAIN - COST_OF_ROWS / n_independent)
+            yield _gain_check(feature, row, MIN_CONDITIONAL_GAIN - ROW_COST / n_independent)
         if row["conditional_p_value"] == row["conditional_p_value"]:
             yield _follows_check(feature, row)
 
@@ -414,12 +414,12 @@ def outcome_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
     for arm, counts in (settings.get("few_events") or {}).items():
         events, rows, usual = int(counts["events"]), int(counts["rows"]), f"{counts['usual']:g}"
         if events == 0 and not counts["binary"]:
-            text = f"{outcome} is constant ({usual}) in the {arm} arm: arms cannot be compared in what one has alone."
+            text = f"{outcome} is constant ({usual}) in the {arm} arm: what varies in one arm only cannot be compared."
             yield Check("constant_arm", None, 0.0, 1.0, False, text)
         else:
             text = f"{counted(events, 'row')} of {rows} in the {arm} arm {'has' if events == 1 else 'have'} an outcome "
             text += f"other than {usual}. " if events else f"other than {usual}: it is constant there. "
-            text += "P-values and limits are rough where events are so few, and power is low."
+            text += "With so few events, p-values and limits are inaccurate and power is low."
             yield Check("few_events", None, float(events), float(MIN_EVENTS), False, text)
     yield from _given_check(settings)
 
@@ -431,11 +431,11 @@ def _given_check(settings: Mapping[str, Any]) -> Iterator[Check]:
     if gain is None or kind == "count":  # of large counts there is more to learn
         return
     value, limit = float(gain), MAX_GAIN
-    text = f"The model of the outcome predicts held-out rows {gain:.1f} nats per row better than none does"
+    text = f"The model of the outcome predicts held-out rows better by {gain:.1f} nats per row than no model"
     if kind in LEVELS:
         left = -max(model["held_out_log_likelihood"].values(), default=-math.inf)
         value, limit = gain / (gain + left), MAX_GAIN_SHARE
-        text = f"The model of the outcome explains {value:.0%} of what can be learned of held-out rows"
+        text = f"The model of the outcome explains {value:.0%} of what can be predicted in held-out rows"
     if value > limit:
-        text += ": some columns together all but determine the outcome, as what is measured before it does not."
+        text += ": together, some columns almost determine the outcome, which columns measured before it rarely do."
         yield Check("outcome_given", None, value, limit, False, text)

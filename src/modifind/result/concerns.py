@@ -112,7 +112,7 @@ KINDS = {
     "effective_rows": Kind(
         "effective sample size",
         "Estimate effects where the arms overlap, population='overlap' (--population overlap), or leave out rows that "
-        "could only have been in one arm, or features that decide the treatment without being related to the outcome.",
+        "could only have been in one arm, or features that determine the treatment but are unrelated to the outcome.",
     ),
     "largest_weight": Kind(
         "largest weight",
@@ -121,7 +121,7 @@ KINDS = {
     ),
     "outcome_weights": Kind(
         "weights for missing outcomes",
-        "Look at which rows have no outcome: groups that hardly ever have one should be left out, and "
+        "Look at which rows have no outcome: leave out groups in which it is almost always missing; "
         "missing_outcome='drop' (--missing-outcome drop) restricts the analysis to rows that have one.",
     ),
     "clipped_scores": Kind(
@@ -185,14 +185,14 @@ KINDS = {
     # The rows.
     "repeated_rows": Kind(
         "rows that repeat the features of others",
-        "Pass a label of each person as clusters=, or keep one row of each. If one of these columns is looked up from "
+        "Pass a label of each person as clusters=, or keep one row of each. If one of these columns is derived from "
         "another, leave it out.",
     ),
     # The test.
     "control": Kind(
         "control of error rates",
-        "Use it to reproduce or to compare only. For results, take the default settings, or statistic='wcmmd' with its "
-        "own, and a sampler other than 'marginal'.",
+        "Use these settings for reproduction and comparison only. For results, use the defaults, or statistic='wcmmd' "
+        "with its defaults, and a sampler other than 'marginal'.",
     ),
     "conditional_fit": Kind(
         "conditional distribution of the feature",
@@ -258,7 +258,7 @@ KINDS = {
         "features that others determine",
         "Leave out one of the redundant columns.",
         "determined by other features",
-        "{features}: so nearly a function of the other features that the data cannot tell them apart; p-values set "
+        "{features}: almost determined by the other features, so that the data cannot tell them apart; p-values set "
         "to 1.",
         validity=False,
     ),

@@ -142,7 +142,7 @@ def check_entries(data: Mapping[str, Any], needed: Iterable[str], path: str) -> 
     """Raise a RecordError if an object lacks an entry."""
     missing = [name for name in needed if name not in data]
     if missing:
-        raise RecordError(f"{path or 'incomplete'}: no {', '.join(missing)}")
+        raise RecordError(f"{path or 'incomplete'}: missing {', '.join(missing)}")
 
 
 def column_type(column: pd.Series[Any]) -> ColumnType:

@@ -29,7 +29,7 @@ def as_markdown(table: pd.DataFrame) -> str:
     | --- | --- |
     | a\_b | \<0.001 |
     """
-    head, *rows = _cells(table, lambda text: _written(text, MARKDOWN))
+    head, *rows = _cells(table, lambda text: _text_problem(text, MARKDOWN))
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -48,7 +48,7 @@ def as_latex(table: pd.DataFrame) -> str:
     \bottomrule
     \end{tabular}
     """
-    head, *rows = (" & ".join(line) + r" \\" for line in _cells(table, lambda text: _written(text, LATEX)))
+    head, *rows = (" & ".join(line) + r" \\" for line in _cells(table, lambda text: _text_problem(text, LATEX)))
     columns = "l" * (1 + table.shape[1])
     lines = [
         rf"\begin{{tabular}}{{{columns}}}",
@@ -86,7 +86,7 @@ def _cells(table: pd.DataFrame, write: Callable[[str], str]) -> list[list[str]]:
     return [[write(printable(str(cell))) for cell in row] for row in rows]
 
 
-def _written(text: str, signs: dict[str, str]) -> str:
+def _text_problem(text: str, signs: dict[str, str]) -> str:
     return "".join(signs.get(letter, letter) for letter in text)
 
 
@@ -94,7 +94,7 @@ def _written(text: str, signs: dict[str, str]) -> str:
 # that another separator than the comma makes a cell of. Signs of full width count where such are typed.
 UNSEEN = r"\s\0-\x1f\x7f-\xa0\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff'\""
 FORMULA = re.compile(rf"(^|[;|\t\r\n])(?=[{UNSEEN}]*[=+\-@\uff1d\uff0b\uff0d\uff20])")
-MOVES = ("\t", "\r", "\n")
+CONTROL_CHARACTERS = ("\t", "\r", "\n")
 
 
 def safe_cell(value: Any) -> Any:
@@ -108,7 +108,7 @@ def safe_cell(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     safe = FORMULA.sub(r"\1'", value)
-    return f"'{safe}" if safe.startswith(MOVES) else safe
+    return f"'{safe}" if safe.startswith(CONTROL_CHARACTERS) else safe
 
 
 def safe_csv(frame: pd.DataFrame, *, index: bool = True, **options: Any) -> str:

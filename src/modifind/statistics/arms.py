@@ -21,7 +21,9 @@ MAX_BEYOND = float(np.log(2.0))  # of the mean contrast of log-scales beyond zer
 PILE_SHARE = 0.05  # of the rows
 MAX_PILE_WIDTH = 0.04  # of such a share over the interquartile range; 0.09 for normal outcomes
 BY_CHANCE = 2.5  # standard deviations by which the narrowest of many such widths is below its mean
-CHANGED = 2.0  # standard errors, by which the arms' mean scores of shape differ where the treatment changes the shape
+MIN_SHAPE_SCORE = (
+    2.0  # standard errors, by which the arms' mean scores of shape differ where the treatment changes the shape
+)
 PILED_RESIDUAL = 1e-3  # of a scale: where half of the residuals are smaller, rows pile up
 
 
@@ -147,7 +149,7 @@ class ArmTraits:
         compared = Weights.of(weights.times(np.abs(a - scores)))
         arms = [_mean_and_variance(compared[a == arm], by_row[a == arm]) for arm in (0, 1)]
         means, variances = np.array(arms).swapaxes(0, 1)
-        differs = np.abs(means[1] - means[0]) > CHANGED * np.sqrt(variances.sum(axis=0))
+        differs = np.abs(means[1] - means[0]) > MIN_SHAPE_SCORE * np.sqrt(variances.sum(axis=0))
         named = zip(SHAPE_SCORES, (False, *differs), strict=True)  # the location is none of them
         # The arms are measured by scales that make that of residuals equal.
         changed = tuple(name for name, differ in named if differ and name != "scale")

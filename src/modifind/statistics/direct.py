@@ -62,7 +62,7 @@ FLAT_SHARE = 0.02  # of values that a line may be flat for,
 MAX_LINE = 3.0  # robust standard deviations from the median, beyond which it is flat,
 MAX_BEND = 2.0  # and its square
 RAMP = 4.0  # times the rank
-END = 0.1  # share of the rows over which a ramp goes up and stays
+RAMP_SHARE = 0.1  # share of the rows over which a ramp goes up and stays
 MAX_RANKS = 1001  # values whose ranks are kept
 BLOCK_ROWS = 4096
 NORMAL_IQR = 1.349
@@ -125,7 +125,7 @@ class _Number:
         line = np.clip((values - self.median) / self.spread, -MAX_LINE, MAX_LINE)
         ranks = self.ranks(values)
         ramp, bend = np.clip(RAMP * (2 * ranks - 1), -1.0, 1.0), np.minimum(np.abs(line), MAX_BEND) ** 2
-        top, bottom = (np.clip(2 * (share - 1 + END) / END, 0.0, 1.0) for share in (ranks, 1 - ranks))
+        top, bottom = (np.clip(2 * (share - 1 + RAMP_SHARE) / RAMP_SHARE, 0.0, 1.0) for share in (ranks, 1 - ranks))
         functions = np.stack((line, ramp, bend, top, bottom), axis=-1)
         functions[np.isnan(values)] = 0.0
         return functions

@@ -33,7 +33,7 @@ BYTE_ORDER_MARKS = (  # those of UTF-32 first, which begin like those of UTF-16
 SEPARATORS = {",": "','", ";": "';'", "\t": "tab", "|": "'|'", " ": "space"}  # as --separator takes them
 WORDS = {"tab": "\t", r"\t": "\t", "space": " "}
 UNREADABLE = (OSError, EOFError, ValueError, RuntimeError, csv.Error, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
-LONGEST_SHOWN = 60
+MAX_SHOWN_LENGTH = 60
 # What pandas takes for missing, but for None, which is a label of treatments: None against Drug.
 MISSING = ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A"]
 MISSING += ["NA", "NULL", "NaN", "n/a", "nan", "null"]
@@ -197,7 +197,7 @@ def open_text(path: Path, dialect: Dialect | None = None) -> TextFile:
             first = beginning.read(4)
         for magic, (kind, remedy) in OTHER_FILES.items():
             if first.startswith(magic):
-                raise ValueError(f"cannot read {path}: by its first bytes it is {kind}, not text; {remedy}")
+                raise ValueError(f"cannot read {path}: its first bytes are those of {kind}, not of text; {remedy}")
         marked = (encoding for mark, encoding in BYTE_ORDER_MARKS if first.startswith(mark))
         encoding = next(marked, dialect.encoding or "utf-8")
         spellings = Spellings(separator, separator != "," and dialect.decimal is None, frozenset(MISSING))
@@ -384,7 +384,7 @@ def _names(path: Path, given: list[str], unnamed: int, cut: int, dialect: Dialec
     if twice := repeated(names):
         raise ValueError(f"{path} has several columns called {listed(twice)}; rename all but one")
     if blanks := [name for name in given if name.strip() != name]:
-        _warn(f"blanks around names of columns are left out: {listed(blanks[:12])}{', ...' * (len(blanks) > 12)}")
+        _warn(f"blanks around column names are removed: {listed(blanks[:12])}{', ...' * (len(blanks) > 12)}")
     if not bare[0] and not dialect.row_names:
         _warn("the first column has no name and is left out (a saved index?)")
     nameless = [name for name, given_name in zip(names[1:], bare[1 : len(bare) - cut], strict=False) if not given_name]
@@ -394,7 +394,7 @@ def _names(path: Path, given: list[str], unnamed: int, cut: int, dialect: Dialec
 
 
 def _short(name: str) -> str:
-    return repr(name if len(name) <= LONGEST_SHOWN else name[:LONGEST_SHOWN] + "...")
+    return repr(name if len(name) <= MAX_SHOWN_LENGTH else name[:MAX_SHOWN_LENGTH] + "...")
 
 
 def _warn(text: str) -> None:

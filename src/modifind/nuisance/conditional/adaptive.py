@@ -389,29 +389,31 @@ class _Screen:
             residual = (column - conditional.mean) / conditional.scale
             shape = rule.calibration.pit_p_value < SHAPE_LEVEL or column_atoms(column).size
             shape = shape or _normality(residual, self.weights) < SCREEN_LEVEL
-            return bool(shape) or self._follows(feature, conditional.mean, residual)
+            return bool(shape) or self._depends_on_columns(feature, conditional.mean, residual)
         if isinstance(conditional, WindowConditional):
             if not conditional.shift.any():  # values of similar rows: their mean is all that there is to test
                 return True
-            return self._follows(feature, conditional.shift, (column - conditional.shift) / conditional.scale)
+            return self._depends_on_columns(
+                feature, conditional.shift, (column - conditional.shift) / conditional.scale
+            )
         assert isinstance(conditional, CategoricalConditional)
         chances = conditional.grid(slice(None))[1].T
         # With two categories the second residual is the first with its sign changed.
         shown = enumerate(chances[:1] if len(chances) == 2 else chances)
-        return any(self._strays(feature, p, (column == code) - p, p * (1.0 - p)) for code, p in shown)
+        return any(self._depends_on_bins(feature, p, (column == code) - p, p * (1.0 - p)) for code, p in shown)
 
-    def _follows(self, feature: int, predicted: Array, residual: Array) -> bool:
+    def _depends_on_columns(self, feature: int, predicted: Array, residual: Array) -> bool:
         """Whether standardised residuals, or their size, depend on other columns."""
         residual = residual - self.weights.mean(residual)
         spread = np.abs(residual) - self.weights.mean(np.abs(residual))
         variances = [np.full(residual.size, self.weights.mean(terms**2)) for terms in (residual, spread)]
         columns = self.table.encoding[feature]
         return (
-            self._strays(feature, predicted, residual, variances[0])
+            self._depends_on_bins(feature, predicted, residual, variances[0])
             or self.misfit.curve(spread, variances[1], predicted, columns) < SCREEN_LEVEL
         )
 
-    def _strays(self, feature: int, predicted: Array, residual: Array, variance: Array) -> bool:
+    def _depends_on_bins(self, feature: int, predicted: Array, residual: Array, variance: Array) -> bool:
         """Whether residuals depend on bins or products of other columns."""
         columns = self.table.encoding[feature]
         return (

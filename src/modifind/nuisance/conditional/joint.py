@@ -43,7 +43,7 @@ N_POINTS = N_SETS * SET_POINTS
 BLOCK_CELLS = 2**21  # numbers in the rows that are drawn at a time
 N_PARTS = 20  # every number of folds that samplers use divides it
 FOLLOWS = 0.005
-APART = 10.0  # distance of two categories; values of continuous columns differ by 1 at most
+CATEGORY_DISTANCE = 10.0  # distance of two categories; values of continuous columns differ by 1 at most
 
 
 @dataclass(frozen=True)
@@ -363,7 +363,7 @@ def _ranks(column: Array) -> tuple[Array, Array]:
 
 def _places(columns: tuple[tuple[Array, Array] | None, ...], values: Array) -> Array:
     known = zip(columns, values.T, strict=True)
-    return np.stack([APART * x if ranks is None else np.interp(x, *ranks) for ranks, x in known], axis=1)
+    return np.stack([CATEGORY_DISTANCE * x if ranks is None else np.interp(x, *ranks) for ranks, x in known], axis=1)
 
 
 def _leaders(table: FeatureTable, members: tuple[int, ...]) -> tuple[list[int], list[int]]:

@@ -178,7 +178,7 @@ class IncompleteSampler(BaseSampler):
         return without_rows(fit_copy(sampler, *known, **settings).rule(feature))
 
 
-def for_gaps(sampler: BaseSampler, table: FeatureTable) -> BaseSampler:
+def with_missing_support(sampler: BaseSampler, table: FeatureTable) -> BaseSampler:
     """The sampler itself, or a wrapper that also handles missing values in continuous features."""
     if not table.incomplete:
         return sampler

@@ -38,7 +38,7 @@ from modifind.nuisance.regression.terms import AdditiveTerms
 
 N_ROUNDS = 3
 MAX_CURVES_PER_ROW = 2
-WILD = 8.0  # spreads from the median, beyond which rows weigh less at the start
+OUTLIER_SPREADS = 8.0  # spreads from the median, beyond which rows weigh less at the start
 MIN_SPREAD_RATIO = 0.01  # of an arm to the other one, as far as the weights of rows go
 
 
@@ -212,7 +212,7 @@ class _Arm:
     def __post_init__(self) -> None:
         spread = max(robust_spread(self.y), self.least)
         self.scale = np.full(self.y.size, spread)
-        far = np.abs(self.y - np.median(self.y)) / (WILD * spread)
+        far = np.abs(self.y - np.median(self.y)) / (OUTLIER_SPREADS * spread)
         self.weight = np.maximum(far, 1.0) ** -2.0 / spread**2  # wild rows must not start the fit
         self.residual = self.y
 

@@ -179,7 +179,7 @@ class AdditiveCounts(AdditiveIndex):
         return mean, np.sqrt(mean + self.dispersion_ * mean**2)
 
 
-BEYOND = 60.0  # beyond any threshold
+OUTER_THRESHOLD = 60.0  # beyond any threshold
 MIN_LEVEL_SHARE = 1e-6
 
 
@@ -198,14 +198,19 @@ def fit_thresholds(levels: Array, index: Array, n_levels: int, counts: Weights |
     for k in range(n_levels - 1):
         share = float(np.clip(counts.mean((levels <= k).astype(np.float64)), MIN_LEVEL_SHARE, 1 - MIN_LEVEL_SHARE))
         thresholds.append(
-            brentq(lambda c, share=share: counts.mean(expit(c - index)) - share, -BEYOND, BEYOND, xtol=1e-8)
+            brentq(
+                lambda c, share=share: counts.mean(expit(c - index)) - share,
+                -OUTER_THRESHOLD,
+                OUTER_THRESHOLD,
+                xtol=1e-8,
+            )
         )
     return np.array(thresholds)
 
 
 def cumulative_probabilities(levels: Array, index: Array, thresholds: Array) -> tuple[Array, Array]:
     """Probability of at most a row's level, and of a lower level."""
-    ends = np.concatenate(([-BEYOND], thresholds, [BEYOND]))
+    ends = np.concatenate(([-OUTER_THRESHOLD], thresholds, [OUTER_THRESHOLD]))
     codes = levels.astype(np.intp)
     return expit(ends[codes + 1] - index), expit(ends[codes] - index)
 
@@ -213,7 +218,7 @@ def cumulative_probabilities(levels: Array, index: Array, thresholds: Array) -> 
 def index_information(index: Array, thresholds: Array) -> Array:
     """Fisher information on the index."""
     total, below = np.zeros(np.shape(index)), np.zeros(np.shape(index))
-    for threshold in (*thresholds, BEYOND):
+    for threshold in (*thresholds, OUTER_THRESHOLD):
         above = expit(threshold - index)
         total += (above - below) * (above + below - 1.0) ** 2
         below = above

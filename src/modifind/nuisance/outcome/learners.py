@@ -109,7 +109,7 @@ ADDITIVE: dict[str, Any] = {
 OTHERS: dict[str, dict[str, Callable[[str], OutcomeLearner]]] = {
     "numeric": {"boosting": lambda device: BoostingLearner(), "neural": lambda device: NeuralLearner(device=device)}
 }
-PREDICTED = ("numeric", "binary", "count")  # kinds of outcomes that one regressor or classifier is a model of
+SINGLE_MODEL_KINDS = ("numeric", "binary", "count")  # kinds of outcomes that one regressor or classifier is a model of
 
 
 def resolve_learners(learner: Any, kind: str, *, device: str = "cpu") -> dict[str, OutcomeLearner]:
@@ -142,7 +142,7 @@ def _users_learner(item: Any, kind: str, known: tuple[str, ...]) -> OutcomeLearn
     check_part("learner", item, "fit", "predict")
     if not isinstance(item, BaseEstimator) or not (is_regressor(item) or is_classifier(item)):
         return item
-    if kind not in PREDICTED:
+    if kind not in SINGLE_MODEL_KINDS:
         raise ValueError(
             f"learner {type(item).__name__} predicts averages, which do not model an outcome of kind {kind!r}; "
             f"use {' or '.join(map(repr, known))}"

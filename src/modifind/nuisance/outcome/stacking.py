@@ -43,12 +43,12 @@ from modifind.nuisance.regression.penalised import convex_weights, random_rows
 MIN_STACK_WEIGHT = 0.1
 WEIGHT_STEP = 0.01
 N_CHECKED_ROWS = 20
-WORTHWHILE = 0.01  # gain in nats per row that makes up for the cost of networks
-WORTHWHILE_TOTAL = 100.0  # gain in nats of all rows that makes up for the cost of trees
+MIN_GAIN = 0.01  # gain in nats per row that makes up for the cost of networks
+MIN_TOTAL_GAIN = 100.0  # gain in nats of all rows that makes up for the cost of trees
 TRIAL_ROWS = 10_000  # from which the first fold alone decides what is not worth fitting to the others
 WEIGHED_ROWS = 50_000  # at most, which decide the weights
 MIN_SCALE_RATIO = 1e-3  # of the outcome's interquartile range
-COSTLY = ("boosting", "neural")
+COSTLY_LEARNERS = ("boosting", "neural")
 
 
 @dataclass(frozen=True)
@@ -211,13 +211,13 @@ def cross_fit(
 
 def _choose(fits: _Fits) -> tuple[list[str], _Stack]:
     """Fit the candidates that are worth their cost, and stack them."""
-    costly = [name for name in COSTLY if name in fits.candidates]
-    taken = [name for name in fits.candidates if name not in COSTLY]
+    costly = [name for name in COSTLY_LEARNERS if name in fits.candidates]
+    taken = [name for name in fits.candidates if name not in COSTLY_LEARNERS]
     trials = fits.rows.y.size >= TRIAL_ROWS
-    fits.fit(taken, beside=[name for name in costly if name == COSTLY[0] and trials])
+    fits.fit(taken, beside=[name for name in costly if name == COSTLY_LEARNERS[0] and trials])
     best = fits.stack(taken) if taken else _Stack(np.empty((0, 0)), -np.inf, [])
     for name in costly:
-        worthwhile = min(WORTHWHILE, WORTHWHILE_TOTAL / fits.rows.y.size) if name == COSTLY[0] else WORTHWHILE
+        worthwhile = min(MIN_GAIN, MIN_TOTAL_GAIN / fits.rows.y.size) if name == COSTLY_LEARNERS[0] else MIN_GAIN
         if taken and trials:
             fits.fit([name], folds=[0])
             before, after = (fits.stack_of_first_fold(names).log_score for names in (taken, [*taken, name]))
@@ -228,7 +228,7 @@ def _choose(fits: _Fits) -> tuple[list[str], _Stack]:
         gain = richer.log_score - best.log_score
         if gain >= worthwhile:
             taken, best = [*taken, name], richer
-        if gain < WORTHWHILE:
+        if gain < MIN_GAIN:
             break  # and what is costlier still is not tried
     return taken, best
 

@@ -24,7 +24,7 @@ from sklearn.neural_network import MLPClassifier
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
 from modifind.nuisance.regression.levels import Coded, LevelSums, LevelTables, level_folds
-from modifind.nuisance.regression.smooth import predict_probabilities, terms_called_for
+from modifind.nuisance.regression.smooth import predict_probabilities, suggested_terms
 
 EDGE = 1e-6
 TREE_SIGN = 0.01  # p-value at which trees are given a column, over the number of columns
@@ -68,7 +68,7 @@ class KnownScores(BaseEstimator):
         index = self.linear_.predict(X)
         if self.trees_ is not None:
             index = index + self.trees_.predict(X)
-        return both_chances(index)
+        return both_probabilities(index)
 
 
 class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):
@@ -175,7 +175,7 @@ class StackedScores(ClassifierMixin, BaseEstimator):
         """Both class probabilities."""
         members = zip(self.weights, self.fitted_, strict=True)
         total = np.sum([weight * log_odds(member.predict_proba(X)) for weight, member in members], axis=0)
-        return both_chances(total)
+        return both_probabilities(total)
 
     def log_odds_along(self, X: Array, columns: slice, points: Array) -> Array:
         """Log-odds, shape (n, g), when some columns take the values `points`, (n, g, width)."""
@@ -183,7 +183,7 @@ class StackedScores(ClassifierMixin, BaseEstimator):
         return np.sum([weight * log_odds_along(member, X, columns, points) for weight, member in members], axis=0)
 
 
-class CalledTrees(ClassifierMixin, BaseEstimator):
+class ScreenedTrees(ClassifierMixin, BaseEstimator):
     """Boosted trees on the columns that residuals of a logistic regression depend on, alone or in a product.
 
     Trees that search for the product of two steps among many columns make their first splits by chance.
@@ -204,12 +204,12 @@ class CalledTrees(ClassifierMixin, BaseEstimator):
         self.rounds = rounds
         self.leaves = leaves
 
-    def fit(self, X: Array, y: Ints, sample_weight: Array | None = None) -> CalledTrees:
+    def fit(self, X: Array, y: Ints, sample_weight: Array | None = None) -> ScreenedTrees:
         """Fit a linear model, screen columns by its residuals, and grow trees."""
         self.classes_ = np.unique(y)
         lines = LogisticRegression(C=self.C, max_iter=1000).fit(X, y, sample_weight)
         residual = y - lines.predict_proba(X)[:, 1]
-        terms = terms_called_for(X, [residual], Weights.of(sample_weight, y.size), sign=TREE_SIGN / X.shape[1])
+        terms = suggested_terms(X, [residual], Weights.of(sample_weight, y.size), sign=TREE_SIGN / X.shape[1])
         called = {k for k, basis in enumerate(terms.bases) if basis.width > 1}
         called |= {factor % X.shape[1] for pair in terms.pairs for factor in pair} | set(self.columns)
         self.columns_ = np.array(sorted(called) or range(X.shape[1]), dtype=np.int64)
@@ -243,7 +243,7 @@ def log_odds(chances: Array) -> Array:
     return logit(np.clip(chances[:, 1], EDGE, 1.0 - EDGE))
 
 
-def both_chances(log_odds: Array) -> Array:
+def both_probabilities(log_odds: Array) -> Array:
     """Probabilities of both classes, shape (n, 2)."""
     treated = expit(log_odds)
     return np.stack((1.0 - treated, treated), axis=1)
@@ -327,7 +327,7 @@ class LevelClassifier:
     def predict_proba(self, X: Array) -> Array:
         """Class probabilities of rows."""
         chances = predict_probabilities(self.model, self.odds(X))
-        return both_chances(logit(np.clip(chances[:, 1], LEVEL_EDGE, 1 - LEVEL_EDGE)) + self.shifts.total(X))
+        return both_probabilities(logit(np.clip(chances[:, 1], LEVEL_EDGE, 1 - LEVEL_EDGE)) + self.shifts.total(X))
 
     def log_odds_along(self, X: Array, columns: slice, points: Array) -> Array:
         """Log-odds, shape (n, g), when some columns take the values `points`, (n, g, width)."""

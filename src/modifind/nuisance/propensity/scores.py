@@ -17,7 +17,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.utils.validation import has_fit_parameter
 
 from modifind._typing import Array, Ints
-from modifind.data.balance import count_by_arm, without_counterpart
+from modifind.data.balance import count_by_arm, rows_without_counterpart
 from modifind.data.clusters import Clusters, cluster_folds, treated_as_one
 from modifind.data.containers import is_known
 from modifind.data.features import FeatureTable
@@ -27,9 +27,9 @@ from modifind.nuisance.propensity.fit_check import ScoreCheck
 from modifind.nuisance.propensity.fitted import FittedPropensity, predict_scores
 from modifind.nuisance.propensity.models import (
     EDGE,
-    CalledTrees,
     EarlyStoppedMLP,
     KnownScores,
+    ScreenedTrees,
     StackedScores,
     balanced,
     fit_classifier,
@@ -54,7 +54,7 @@ def described(model: Any) -> str:
         members = zip(model.members, model.weights, strict=True)
         names = ", ".join(f"{described(member)} ({weight:.2f})" for member, weight in members)
         return f"mean log-odds of {names}" if len(model.members) > 1 else described(model.members[0])
-    if isinstance(model, CalledTrees):
+    if isinstance(model, ScreenedTrees):
         return "boosted trees"
     kind = "splines and products" if isinstance(model, SmoothClassifier) else "logistic regression"
     screened = " on the columns most associated with the treatment" * isinstance(model, ScreenedLogistic)
@@ -130,7 +130,7 @@ def chosen_model(
     if not strays and not called:
         return lines
     smooth, by_smooth = best(SmoothClassifier, SMOOTH_STRENGTHS)
-    trees = [CalledTrees(lines.C, called, *size) for size in TREES[: 1 + bool(called)]]
+    trees = [ScreenedTrees(lines.C, called, *size) for size in TREES[: 1 + bool(called)]]
     candidates = [lines, smooth, *trees]
     predicted = np.stack((chances, by_smooth, *map(held_out, trees)))
     index = logit(np.clip(predicted, EDGE, 1.0 - EDGE))
@@ -266,8 +266,8 @@ class PropensityModel(BaseEstimator):
             raise ValueError(f"propensity classifier {type(model).__name__} has no predict_proba")
         if not weights.uniform and not has_fit_parameter(model, "sample_weight"):
             raise ValueError(
-                f"propensity classifier {type(model).__name__} takes no sample_weight in fit, which weighted rows "
-                "need; use another classifier or propensity='auto'"
+                f"propensity classifier {type(model).__name__} does not support sample_weight in fit, which weighted "
+                "rows need; use another classifier or propensity='auto'"
             )
         return model
 
@@ -392,7 +392,7 @@ class OverlapSums:
     def overlap(self, propensity: FittedPropensity) -> dict[str, float]:
         """The summary of `overlap_of`, with properties of the scores themselves."""
         out = {}
-        alone = without_counterpart(self.side_by_side)
+        alone = rows_without_counterpart(self.side_by_side)
         for arm, name in ((1, "treated"), (0, "control")):
             effective = float(self.weights[arm] ** 2 / self.squares[arm])
             out[f"effective_rows_{name}"] = effective

@@ -97,7 +97,7 @@ class ScreenedLogistic(LogisticRegression):
 CURVE_BINS = 10
 MANY_COLUMNS = 100
 N_NEIGHBOURS = 60
-NOTHING = slice(0, 0)
+NO_COLUMNS = slice(0, 0)
 
 
 class Misfit:
@@ -137,7 +137,7 @@ class Misfit:
         shape = (columns.shape[0], int(self.n_bins.sum()))
         self.bins = csr_matrix((np.ones(indicators.size), indicators.ravel(), ends), shape=shape).T.tocsr()
 
-    def curve(self, residual: Array, variance: Array, predicted: Array, without: slice = NOTHING) -> float:
+    def curve(self, residual: Array, variance: Array, predicted: Array, without: slice = NO_COLUMNS) -> float:
         """Bonferroni p-value of sums over the bins of each column or of the predicted value."""
         residual, variance = self._weighted(residual, variance)
         terms = _squared_ratio(self.bins @ residual, self.bins @ variance)
@@ -149,7 +149,7 @@ class Misfit:
         p_values = chdtrc(np.maximum(freedom, 1), statistics)
         return float(min(p_values.min() * p_values.size, 1.0))
 
-    def product(self, residual: Array, variance: Array, without: slice = NOTHING) -> float:
+    def product(self, residual: Array, variance: Array, without: slice = NO_COLUMNS) -> float:
         """Bonferroni p-value of products of two columns, or of one and the square of another."""
         kept = np.ones(self.columns.shape[1], dtype=bool)
         kept[without] = False

@@ -122,7 +122,7 @@ class SmoothRegression:
         precision = student_weight(standardised, self.shape)
         for turn in range(N_ROUNDS):
             if turn == 1:
-                self._use(terms_called_for(X, list(student_scores(standardised, self.shape)), counts))
+                self._use(suggested_terms(X, list(student_scores(standardised, self.shape)), counts))
                 terms = self.terms(X)
             weight = counts.times(precision)
             gram, side = scaled_gram(terms, np.sqrt(weight)), terms.T @ (weight * scaled)
@@ -212,7 +212,7 @@ class SmoothClassifier(ClassifierMixin, BaseEstimator):
         chances = plain.predict_proba(X)
         common = np.argsort(-chances.mean(axis=0), kind="stable")[: 1 if self.classes_.size == 2 else MAX_CLASSES]
         residuals = [(y == self.classes_[k]) - chances[:, k] for k in common]
-        self.terms_ = terms_called_for(X, residuals, weights)
+        self.terms_ = suggested_terms(X, residuals, weights)
         self.model_ = LogisticRegression(C=self.C, max_iter=1000)
         self.model_.fit(self.terms_(X)[:, 1:], y, weights.given)
         return self
@@ -227,7 +227,7 @@ class SmoothClassifier(ClassifierMixin, BaseEstimator):
         return self.terms_.along(X, columns, points, coefficients)[..., 0]
 
 
-def terms_called_for(X: Array, scores: list[Array], counts: Weights, sign: float = BEND_LEVEL) -> AdditiveTerms:
+def suggested_terms(X: Array, scores: list[Array], counts: Weights, sign: float = BEND_LEVEL) -> AdditiveTerms:
     """Lines of all columns, and the curves (with p-value below `sign`) and products suggested by scores of rows."""
     lines = AdditiveTerms.of(X, 0)
     centred = [counts.times(score - counts.mean(score)) for score in scores]
