@@ -157,7 +157,7 @@ def test_labels_that_may_have_been_reset_are_not_asked_for(plain, kind):
 def test_rows_with_other_labels_are_refused(plain, argument, shift):
     given = {"y": plain.y, "treatment": plain.treatment}
     column = pd.Series(np.full(len(plain.X), 0.5)).set_axis(np.arange(len(plain.X)) + shift)
-    with pytest.raises(ValueError, match=f"index of {argument} has .* X has not.*{argument}.to_numpy"):
+    with pytest.raises(ValueError, match=f"index of {argument} has .* not in X.*{argument}.to_numpy"):
         assign_roles(plain.X, **given | {argument: column})
 
 

@@ -327,7 +327,7 @@ def cluster_features(
     >>> with warnings.catch_warnings(record=True) as warned:
     ...     sets, clusters = cluster_features(table, None, frozenset())
     >>> sorted(sets), int(clusters.max()) + 1, str(warned[0].message)[:58]
-    ([0, 1], 30, 'size, girls: constant within the same 30 sets of rows. Eith')
+    ([0, 1], 30, 'size, girls: constant within the same 30 sets of rows. Eit')
     """
     partitions = [sets for sets in _shared_sets(table, determined) if sets.max() + 1 >= MIN_CLUSTERS]
     if clusters is not None:
