@@ -224,7 +224,7 @@ def read_features(X: Any, discrete_features: Any = "auto", missing: str = "error
     ----------
     X : DataFrame, array of shape (n, d) or what `as_frame` takes
         Features. Array columns are called x0, x1, ...
-    discrete_features : "auto", names, positions, a mask, or AlsoDiscrete
+    discrete_features : "auto", names, positions, a mask, or AdditionalDiscrete
         "auto" takes boolean, categorical and text columns and numbers with at most 10 distinct values as discrete. A
         list names the numeric columns to be taken as discrete; the other numeric columns are then continuous. Text
         and categories are discrete in any case.
