@@ -17,7 +17,7 @@ PACKAGES = (
     *("nuisance.conditional", "nuisance.outcome"),
 )
 # What packages hand to each other alone.
-INSIDE = {"IncompleteSampler", "for_gaps", "resolve_sampler"}
+INSIDE = {"IncompleteSampler", "with_missing_support", "resolve_sampler"}
 DOWNLOADS = {"fetch_nhanes_crp"}
 PAGES = [page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs" / "reference").glob("*.md"))]
 

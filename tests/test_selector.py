@@ -462,7 +462,7 @@ def test_columns_that_are_functions_of_others_are_named_and_not_selected():
     y = np.where(treatment == 1, 3 * frame["free"] + weight / 5, 0.0) + rng.normal(size=300)
     selector = ModifierSelector(EffectLikelihood("linear"), propensity=0.5, random_state=0)
     with (
-        pytest.warns(UserWarning, match="kg, height, bmi: so nearly a function"),
+        pytest.warns(UserWarning, match="kg, height, bmi: almost determined"),
         pytest.warns(UserWarning, match="relabelling or units: level = log_level; left = right"),
     ):
         result = selector.fit(frame, y, treatment=treatment).result_

@@ -1,4 +1,4 @@
-"""What the machine offers and operating systems do in their own ways: memory, threads, files and locks."""
+"""Operating system services: memory, threads, files and locks."""
 
 from __future__ import annotations
 
@@ -16,18 +16,24 @@ from typing import Any
 from modifind._warned import warn
 
 WINDOWS = sys.platform == "win32"
-WAITS = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds, for whoever has the file open: another reader, a scanner of viruses
+RETRY_SECONDS = (
+    0.05,
+    0.1,
+    0.2,
+    0.4,
+    0.8,
+)  # seconds, for whoever has the file open: another reader, a scanner of viruses
 LOCK_FILE = ".lock"
 LOCKED_BY_OTHERS = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 _held_by_thread = threading.local()
 
 
 def replace_file(source: str | os.PathLike[str], target: Path) -> None:
-    """Give a file its name, in place of the file that has it.
+    """Rename a file, replacing any existing file of that name.
 
-    Windows refuses that while another process has either of them open, which is mostly soon over.
+    Windows refuses while another process has either file open, usually only for a moment, so this retries.
     """
-    for wait in WAITS if WINDOWS else ():
+    for wait in RETRY_SECONDS if WINDOWS else ():
         try:
             os.replace(source, target)
         except PermissionError:
@@ -37,37 +43,37 @@ def replace_file(source: str | os.PathLike[str], target: Path) -> None:
     os.replace(source, target)
 
 
-def file_in_the_way(folder: Path) -> Path | None:
-    """The file that is where a folder, or one above it, would have to be."""
+def blocking_file(folder: Path) -> Path | None:
+    """The existing file, if any, at the path of a folder or one of its parents."""
     return next((one for one in (folder, *folder.parents) if one.is_file()), None)
 
 
-def reader_left(error: OSError) -> bool:
-    """Whether writing failed because nobody reads on, for which Windows has no error of its own.
+def is_broken_pipe(error: OSError) -> bool:
+    """Whether writing failed because the reader closed the pipe, for which Windows has no distinct error.
 
     Examples
     --------
-    >>> reader_left(BrokenPipeError()), reader_left(OSError(errno.ENOSPC, "No space left on device"))
+    >>> is_broken_pipe(BrokenPipeError()), is_broken_pipe(OSError(errno.ENOSPC, "No space left on device"))
     (True, False)
     """
     return isinstance(error, BrokenPipeError) or (WINDOWS and error.errno == errno.EINVAL)
 
 
 def make_folder(path: str | os.PathLike[str]) -> None:
-    """Make a folder and those above it, or say why not."""
+    """Create a folder and its parents, or raise an error that explains why it cannot be created."""
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        blocking = file_in_the_way(Path(path))
+        blocking = blocking_file(Path(path))
         reason = f"{blocking} is a file" if blocking else error.strerror
         raise ValueError(f"cannot make the folder {path}: {reason}") from None
 
 
 @contextmanager
 def locked_folder(folder: str | os.PathLike[str] | None) -> Iterator[None]:
-    """Keep other runs out of a checkpoint's folder, as long as this process lives at most.
+    """Lock a checkpoint folder against other runs while this process is alive.
 
-    The system takes the lock back when the process ends, however it ends. A fit within a fit has the folder already.
+    The operating system releases the lock when the process ends, for whatever reason. A nested fit shares the lock.
 
     Parameters
     ----------
@@ -107,7 +113,7 @@ def locked_folder(folder: str | os.PathLike[str] | None) -> Iterator[None]:
 
 
 def _open_locked(path: Path, folder: str | os.PathLike[str]) -> int:
-    """Open and lock the file, and make sure that it is still the one that others would open."""
+    """Open and lock the file, making sure that it has not been replaced in the meantime."""
     while True:
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -130,7 +136,7 @@ def _open_locked(path: Path, folder: str | os.PathLike[str]) -> int:
 
 
 def _lock(handle: int) -> None:
-    """Lock a file for this process alone; an OSError if another has it."""
+    """Lock a file for this process; raises an OSError if another process holds the lock."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -147,12 +153,12 @@ REMEDIES = (
 )
 # Measured with the default settings: 267 MB at 5,000 rows and 20 columns, 374 MB at 20,000, one process each; 1568 MB
 # at 100,000 rows and 30 columns with two workers.
-BYTES_OF_A_PROCESS = 220 * 2**20
-COPIES = 48  # of the table, in models, distributions and their bases; workers share them
+BYTES_PER_PROCESS = 220 * 2**20
+TABLE_COPIES = 48  # of the table, in models, distributions and their bases; workers share them
 
 
 def estimated_memory(n_rows: int, n_columns: int, n_processes: int = 1) -> int:
-    """Bytes that a fit with the default statistic needs at its peak, all processes together, within about a fifth.
+    """Estimated peak memory in bytes of a fit with the default statistic, over all processes, to about a fifth.
 
     Parameters
     ----------
@@ -167,11 +173,11 @@ def estimated_memory(n_rows: int, n_columns: int, n_processes: int = 1) -> int:
     366
     """
     n_all = n_processes + (n_processes > 1)
-    return n_all * BYTES_OF_A_PROCESS + COPIES * 8 * n_rows * n_columns
+    return n_all * BYTES_PER_PROCESS + TABLE_COPIES * 8 * n_rows * n_columns
 
 
 def free_memory(where: str = "/proc/meminfo") -> int | None:
-    """Bytes that can be had without swapping; None where the system does not say."""
+    """Bytes available without swapping; None if unknown."""
     try:
         lines = Path(where).read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
@@ -180,7 +186,7 @@ def free_memory(where: str = "/proc/meminfo") -> int | None:
 
 
 def warn_of_memory(n_rows: int, n_columns: int, n_processes: int) -> None:
-    """Warn of a fit that probably needs more memory than there is."""
+    """Warn if a fit probably needs more memory than is available."""
     needed, free = estimated_memory(n_rows, n_columns, n_processes), free_memory()
     if free is not None and needed > free:
         warn(
@@ -189,8 +195,8 @@ def warn_of_memory(n_rows: int, n_columns: int, n_processes: int) -> None:
 
 
 @contextmanager
-def remedies_told() -> Iterator[None]:
-    """Let a MemoryError say what to do."""
+def memory_advice() -> Iterator[None]:
+    """Add advice to any MemoryError raised in this context."""
     try:
         yield
     except MemoryError as error:
@@ -198,7 +204,7 @@ def remedies_told() -> Iterator[None]:
 
 
 def out_of_memory(error: MemoryError) -> MemoryError:
-    """The same error with what to do, once.
+    """The same error with advice added, once.
 
     Examples
     --------
@@ -212,10 +218,9 @@ explanations out (explain=False) or use fewer processes (n_jobs)
 
 
 def one_thread() -> AbstractContextManager[Any]:
-    """A context in which BLAS and OpenMP take one thread.
+    """Context in which BLAS and OpenMP use one thread.
 
-    Libraries are looked for again only when modules have been imported since: to find them takes longer than the fit of
-    a small model.
+    Libraries are looked up again only after new imports, because the search takes longer than fitting a small model.
     """
     return _controller(len(sys.modules)).limit(limits=1)
 

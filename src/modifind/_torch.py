@@ -1,7 +1,7 @@
-"""Torch, which is optional: imported when first needed, or refused with what to do.
+"""Optional torch: imported when first needed, with an error that says how to install it.
 
-A device is "cpu", "cuda" or "cuda:0", "cuda:1", .... Parts that need no torch work in numpy on "cpu"; "torch:cpu" has
-them take the same way through torch as on a GPU, which is how that way is tested on a machine without one.
+A device is "cpu", "cuda" or "cuda:0", "cuda:1", .... Code that does not need torch runs in numpy on "cpu"; "torch:cpu"
+takes the same path through torch as a GPU would, which is how that path is tested without one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PREFIX = "torch:"
 
 
 def import_torch(device: str, user: str) -> Any:
-    """The torch module, for `user` to work on `device`."""
+    """The torch module; an error names `user` as what needs it on `device`."""
     check_device(device)
     try:
         import torch
@@ -32,23 +32,23 @@ def import_torch(device: str, user: str) -> Any:
 
 
 def open_device(device: str, user: str) -> tuple[Any, Any]:
-    """The torch module and its own object for `device`."""
+    """The torch module and its device object."""
     torch = import_torch(device, user)
     return torch, torch.device(device.removeprefix(PREFIX))
 
 
 class OnDevice:
-    """What keeps its numbers on a torch device, for `user`."""
+    """Base class of what keeps its tensors on a torch device; `user` names it in errors."""
 
     def __init__(self, device: str, user: str) -> None:
         self.torch, self.device = open_device(device, user)
 
     def tensor(self, array: NDArray[Any]) -> Any:
-        """An array on the device."""
+        """Copy an array to the device."""
         return self.torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
 
 
 def check_device(device: Any) -> None:
-    """Refuse anything but the name of a device."""
+    """Raise a ValueError unless `device` is the name of a device."""
     if not isinstance(device, str) or not re.fullmatch(rf"({PREFIX})?cpu|cuda(:\d+)?", device):
         raise ValueError(f"device must be 'cpu', 'cuda' or 'cuda:0', 'cuda:1', ..., not {device!r}")

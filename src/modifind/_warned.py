@@ -1,4 +1,4 @@
-"""Warnings: those that point at the user's line, and those that are collected for a record or for another process."""
+"""Warnings: attributed to the user's line of code, or collected for a record or another process."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ PACKAGE = f"{Path(__file__).parent}{os.sep}"
 
 
 def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
-    """Warn of something, as if the line outside this package that called it had done so.
+    """Warn as if from the line outside this package that called it.
 
-    Where the package is called by something else that it calls, a worker or a user's own statistic, it is the outermost
-    such line.
+    If this package is called from code that it calls itself, such as a worker or a user's statistic, the outermost such
+    line counts.
     """
     frame = _users_frame()
     name = frame.f_globals.get("__name__", "__main__")
@@ -25,7 +25,7 @@ def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
 
 
 def _users_frame() -> FrameType:
-    """The frame that called the outermost one of this package."""
+    """The frame that called the outermost frame of this package."""
     frames = list(_frames())
     inside = [place for place, frame in enumerate(frames) if frame.f_code.co_filename.startswith(PACKAGE)]
     return frames[min(inside[-1] + 1, len(frames) - 1)]
@@ -39,14 +39,14 @@ def _frames() -> Iterator[FrameType]:
 
 
 def warn_once(messages: Iterable[str]) -> None:
-    """Warn of every message once, such as those that workers collected."""
+    """Issue every message once as a warning, such as those collected from workers."""
     for message in dict.fromkeys(messages):
         warn(message)
 
 
 @contextmanager
 def collected() -> Iterator[list[str]]:
-    """Collect the texts of warnings, since those of a worker process reach nobody; the list is filled at the end."""
+    """Collect warning messages, which would be lost in a worker process; the list is filled on exit."""
     messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
@@ -58,9 +58,9 @@ def collected() -> Iterator[list[str]]:
 
 @contextmanager
 def recorded(before: Iterable[str] = ()) -> Iterator[list[str]]:
-    """Collect the texts of warnings for the record; users see them at the end, each once, even if that is an error.
+    """Collect warning messages for the record and issue each once on exit, even after an error.
 
-    Warnings with the texts in `before` are not shown again.
+    Messages in `before` are not issued again.
     """
     messages: list[str] = []
     caught: list[warnings.WarningMessage] = []
@@ -78,5 +78,5 @@ def recorded(before: Iterable[str] = ()) -> Iterator[list[str]]:
 
 
 def _texts(caught: Iterable[warnings.WarningMessage]) -> list[str]:
-    """The distinct texts of warnings that are meant for users."""
+    """Distinct messages of the warnings meant for users."""
     return list(dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)))

@@ -1,4 +1,4 @@
-"""Work spread over the workers of whatever joblib backend is set, its progress, and what is done when workers die."""
+"""Parallel work with any joblib backend: progress, interruption, and recovery when workers die."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from modifind._warned import warn
 
 Found = TypeVar("Found")
 WORKER_DIED = "its worker process died three times (out of memory?)"
-DONE_AGAIN = (
+RETRY_WARNING = (
     "a worker process died (out of memory?), and what it had in hand was done again; the results are the same. If it "
     "happens often, use fewer processes (n_jobs)"
 )
@@ -37,14 +37,14 @@ HAS_INITIALIZER = "backend_kwargs" in inspect.signature(Parallel.__init__).param
 
 
 class WorkerError(RuntimeError):
-    """Work that could not be done because the processes that did it died."""
+    """Raised when work cannot be done because its worker processes died."""
 
 
 @contextmanager
-def interrupts_held() -> Iterator[None]:
-    """Keep Ctrl-C waiting while workers are started.
+def deferred_interrupts() -> Iterator[None]:
+    """Defer Ctrl-C while workers are started.
 
-    Workers inherit that and never hear of it, so that the process that started them is the only one to answer.
+    Workers inherit this and ignore Ctrl-C, so that only the process that started them responds to it.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -57,14 +57,14 @@ def interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def belong_to(parent: int) -> None:
-    """Let a worker leave Ctrl-C to the process that started it, and end when that has, however that ended.
+def exit_with_parent(parent: int) -> None:
+    """Make a worker ignore Ctrl-C and exit when its parent process has exited, for whatever reason.
 
-    The system's own signal for an end is tied to the thread that started the worker, which may end before the process.
+    The operating system's own signal for that is tied to the thread that started the worker, which may end earlier.
     """
     if os.getpid() == parent:
         return
-    if not hasattr(signal, "pthread_sigmask"):  # where `interrupts_held` holds nothing back
+    if not hasattr(signal, "pthread_sigmask"):  # where `deferred_interrupts` holds nothing back
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     if os.name != "posix":
         return
@@ -80,11 +80,11 @@ def belong_to(parent: int) -> None:
 def results_of(
     jobs: Iterable[Any], n_jobs: int | None, *, shared: bool = True, ordered: bool = True, doing: str = "working"
 ) -> Generator[Any, None, None]:
-    """Results of joblib's delayed calls in their order, as they come where the backend can do so.
+    """Results of joblib's delayed calls in order, as they arrive where the backend supports it.
 
-    Loky, threads and Dask hand each result on when it is there; processes of multiprocessing and Ray all at the end.
-    When a worker dies, the calls that may have been in work are made again, one at a time by a worker of their own;
-    then the others go on together. There is one warning.
+    Loky, threads and Dask return each result when it is ready; multiprocessing and Ray return all at the end. When a
+    worker dies, the calls that may have been running are repeated one at a time, each in a worker of its own; then the
+    others continue in parallel. One warning is raised.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def results_of(
 
 
 class _Calls:
-    """Calls that are read as they are handed out, and kept until they are done."""
+    """Numbered calls, read as they are handed out and kept until they are done."""
 
     def __init__(self, jobs: Iterable[Any]) -> None:
         self._jobs = enumerate(jobs)
@@ -131,7 +131,7 @@ class _Calls:
         self.n_done = 0
 
     def hand_out(self) -> Iterator[Any]:
-        """All calls that are not done, in order."""
+        """Hand out all calls that are not done, in order."""
         for number, job in self.unfinished():
             yield delayed(_numbered)(number, job)
         while True:
@@ -143,12 +143,12 @@ class _Calls:
             yield delayed(_numbered)(number, job)
 
     def unfinished(self) -> list[tuple[int, Any]]:
-        """Calls that were handed out and are not done, in order."""
+        """Calls that were handed out but are not done, in order."""
         with self._lock:
             return sorted(self._kept.items(), key=lambda pair: pair[0])
 
     def done(self, number: int) -> None:
-        """A result is there."""
+        """Record that a call is done."""
         with self._lock:
             del self._kept[number]
         self.n_done += 1
@@ -161,10 +161,10 @@ def _rounds(
     split: Callable[[int, Any], list[tuple[int, Any]]] = lambda number, job: [(number, job)],
     **options: bool,
 ) -> Generator[tuple[int, Any], None, None]:
-    """Numbers and results of calls, of which there are `most`, in as many rounds as it takes workers that die.
+    """Numbered results of up to `most` calls, in as many rounds as dying workers make necessary.
 
-    Calls that may have been in work when a worker died are made one at a time, as `split` divides them; a result is
-    `DEAD` where workers died over the same call again and again.
+    Calls that may have been running when a worker died are made one at a time, as `split` divides them; the result of a
+    call that killed several workers is `DEAD`.
     """
     left = most
     while True:
@@ -175,7 +175,7 @@ def _rounds(
                     yield number, result
             return
         except WorkerError:
-            warn(DONE_AGAIN)
+            warn(RETRY_WARNING)
         # Calls are handed out in order, so those in work were among the first that are left.
         unfinished = calls.unfinished()[: effective_n_jobs(n_jobs)]
         for number, _ in unfinished:
@@ -191,7 +191,7 @@ def _numbered(number: int, job: Any) -> tuple[int, Any]:
 
 
 def _one_by_one(jobs: list[tuple[int, Any]]) -> Generator[tuple[int, Any], None, None]:
-    """Results of numbered calls by a single worker, and by another when that dies; `DEAD` where too many did."""
+    """Results of numbered calls by a single worker, replaced when it dies; `DEAD` for calls that killed too many."""
     deaths = 1  # that of the worker that had it before
     while jobs:
         with _single_worker() as submit:
@@ -208,12 +208,12 @@ def _one_by_one(jobs: list[tuple[int, Any]]) -> Generator[tuple[int, Any], None,
 
 @contextmanager
 def _single_worker() -> Iterator[Callable[..., Any]]:
-    """A worker for one call at a time; gives what makes a call and waits for its result."""
-    with interrupts_held():
-        worker = ProcessPoolExecutor(max_workers=1, initializer=belong_to, initargs=(os.getpid(),))
+    """Start a worker for one call at a time; return a function that makes a call and waits for its result."""
+    with deferred_interrupts():
+        worker = ProcessPoolExecutor(max_workers=1, initializer=exit_with_parent, initargs=(os.getpid(),))
 
     def submit(*call: Any, **options: Any) -> Any:
-        with interrupts_held():
+        with deferred_interrupts():
             future = worker.submit(*call, **options)
         return future.result()
 
@@ -232,13 +232,13 @@ def _results(
     ordered: bool = True,
     singly: bool = False,
 ) -> Generator[Any, None, None]:
-    """Results of delayed calls, of which there are `most`; a WorkerError when a worker dies."""
+    """Results of up to `most` delayed calls; raises a WorkerError when a worker dies."""
     if most is not None and effective_n_jobs(n_jobs) > most:
         n_jobs = max(1, most)
     workers = _workers(n_jobs, shared, ordered, singly)
     results: Any = ()
     try:
-        with interrupts_held() if workers.return_generator and effective_n_jobs(n_jobs) > 1 else nullcontext():
+        with deferred_interrupts() if workers.return_generator and effective_n_jobs(n_jobs) > 1 else nullcontext():
             results = workers(jobs)
         for result in results:  # noqa: UP028 (yield from would hand `close` on, past `_stop`)
             yield result
@@ -252,7 +252,7 @@ def _workers(n_jobs: int | None, shared: bool, ordered: bool, singly: bool) -> P
     options: dict[str, Any] = {} if shared else {"max_nbytes": None}
     options |= {"batch_size": 1} if singly else {}
     if HAS_INITIALIZER and type(get_active_backend()[0]).__name__ == "LokyBackend":
-        options |= {"initializer": belong_to, "initargs": (os.getpid(),)}
+        options |= {"initializer": exit_with_parent, "initargs": (os.getpid(),)}
     try:
         return Parallel(n_jobs=n_jobs, return_as="generator" if ordered else "generator_unordered", **options)
     except ValueError:  # of a backend that has its results at the end
@@ -260,7 +260,7 @@ def _workers(n_jobs: int | None, shared: bool, ordered: bool, singly: bool) -> P
 
 
 def _stop(results: Any) -> None:
-    """Cancel the calls that are left, without joblib's warning that there were some."""
+    """Cancel the remaining calls without joblib's warning about them."""
     if hasattr(results, "close"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -275,10 +275,10 @@ def survivors(
     *,
     most_tasks: int,
 ) -> Generator[tuple[int, Found | None], None, None]:
-    """Results of all items in no particular order, even if workers die over some of them.
+    """Results of all items in any order, even if workers die while processing some of them.
 
-    When a worker dies, the items that may have been in work are done again, one at a time by a worker of their own; one
-    that three workers died over has no result. Then the others go on together.
+    When a worker dies, the items that may have been running are repeated one at a time, each in a worker of its own; an
+    item that killed three workers has no result. Then the others continue in parallel.
 
     Parameters
     ----------
@@ -325,7 +325,7 @@ MIN_WAIT = 0.5  # seconds between two lines of a notebook
 
 
 class ProgressBar:
-    """Context of a progress bar on stderr or a line in a notebook, a user's callable, or nothing."""
+    """Context manager that shows progress: a bar on stderr, a line in a notebook, a user's callable, or nothing."""
 
     def __init__(self, progress: bool | Progress, title: str = "Testing features") -> None:
         self._callable = progress if callable(progress) else None
@@ -347,7 +347,7 @@ class ProgressBar:
 
 
 class NotebookLine:
-    """A line below the cell of a notebook, which needs nothing but IPython; with the methods of rich's bars."""
+    """A progress line below a notebook cell, with the interface of rich's progress bars; needs IPython only."""
 
     def __init__(self) -> None:
         self._handle: Any = None
@@ -364,14 +364,14 @@ class NotebookLine:
         return 0
 
     def update(self, task: int, *, completed: int, total: int) -> None:
-        """Show how far it is, unless that has just been shown."""
+        """Show the progress unless it is already shown."""
         if completed < total and time.monotonic() - self._shown < MIN_WAIT:
             return
         self._shown = time.monotonic()
         self._show(f"{self._title}: {completed} of {total}")
 
     def stop(self) -> None:
-        """Leave an empty line."""
+        """Clear the line."""
         self._show("")
 
     def _show(self, text: str) -> None:
@@ -379,7 +379,7 @@ class NotebookLine:
 
 
 def _bar() -> Any:
-    """A bar on stderr, or in a notebook a line, since rich's bars there would need ipywidgets."""
+    """A bar on stderr, or a line in a notebook, where rich's bars would need ipywidgets."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress

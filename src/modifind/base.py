@@ -1,4 +1,4 @@
-"""Base of the selectors of modifiers: the result as scikit-learn's selector interface shows it."""
+"""Base class of the selectors: the result behind scikit-learn's selector interface."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class BaseModifierSelector(SelectorMixin, BaseEstimator):
-    """A selector whose `fit` leaves its answer in `result_`."""
+    """A selector whose `fit` stores its result in `result_`."""
 
     result_: SelectionResult
 
     def __sklearn_tags__(self) -> Tags:
-        """An outcome is needed, features may be text and categories, and selected columns stay what they are."""
+        """Tags: an outcome is required, features may be text or categories, and selected columns keep their type."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.string = tags.input_tags.categorical = True
@@ -40,7 +40,10 @@ class BaseModifierSelector(SelectorMixin, BaseEstimator):
         return np.array([name in chosen for name in self.feature_names_in_], dtype=bool)
 
     def transform(self, X: Any) -> Any:
-        """Keep the selected columns; a DataFrame of whatever library stays one, and may have more than the features."""
+        """Keep the selected columns of a table, which may have more columns than those of `fit`.
+
+        A DataFrame of any supported library stays one.
+        """
         support, X, seen = self.get_support(), _columns_of(X), list(self.feature_names_in_)
         named = hasattr(X, "columns")
         if len(X.shape) != 2 or X.shape[1] < support.size or (X.shape[1] > support.size and not named):
@@ -54,7 +57,7 @@ class BaseModifierSelector(SelectorMixin, BaseEstimator):
         return nw.to_native(X[list(compress(columns, support))], pass_through=True)
 
     def _repr_html_(self) -> str:
-        """The result once there is one, and until then the settings, as scikit-learn shows them."""
+        """HTML of the result, or of the settings before `fit`, as scikit-learn shows them."""
         return self.result_._repr_html_() if hasattr(self, "result_") else super()._repr_html_()
 
     def _keep(self, names: tuple[str, ...], result: SelectionResult) -> None:
@@ -64,7 +67,7 @@ class BaseModifierSelector(SelectorMixin, BaseEstimator):
 
 
 def _columns_of(X: Any) -> Any:
-    """An array, or a DataFrame of whatever library."""
+    """Columns of an array or of a DataFrame of any supported library."""
     if isinstance(X, np.ndarray | list | tuple):
         return np.asarray(X)
     if isinstance(X, pd.DataFrame) or is_distributed(X):

@@ -1,4 +1,4 @@
-"""`ModifierSelector`: puts propensity, sampler, statistic and test together."""
+"""`ModifierSelector`: combines propensity, sampler, statistic and test."""
 
 from __future__ import annotations
 
@@ -311,11 +311,11 @@ class ModifierSelector(BaseModifierSelector):
         clusters: Any = None,
         strata: Any = None,
     ) -> PlaceboResult:
-        """Analyse a table with treatments that do nothing: anything found is a false positive.
+        """Analyse the table with placebo treatments, which have no effect: every discovery is a false positive.
 
-        The treatment is redrawn as the real one was assigned: by a known probability, by the fitted scores, keeping the
-        number of treated rows of every stratum, and whole clusters where clusters were treated. Everything is refitted
-        for each draw. `n_jobs`, `progress`, `random_state` and `checkpoint` are those of the selector.
+        The treatment is redrawn as the real one was assigned: with its known probability or the fitted scores, keeping
+        the number of treated rows of every stratum, and for whole clusters where clusters were treated. Everything is
+        refitted for each draw. `n_jobs`, `progress`, `random_state` and `checkpoint` are those of the selector.
 
         Parameters
         ----------

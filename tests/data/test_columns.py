@@ -157,13 +157,13 @@ def test_labels_that_may_have_been_reset_are_not_asked_for(plain, kind):
 def test_rows_with_other_labels_are_refused(plain, argument, shift):
     given = {"y": plain.y, "treatment": plain.treatment}
     column = pd.Series(np.full(len(plain.X), 0.5)).set_axis(np.arange(len(plain.X)) + shift)
-    with pytest.raises(ValueError, match=f"index of {argument} has .* X has not.*{argument}.to_numpy"):
+    with pytest.raises(ValueError, match=f"index of {argument} has .* not in X.*{argument}.to_numpy"):
         assign_roles(plain.X, **given | {argument: column})
 
 
 def test_outcome_and_treatment_of_other_rows_are_refused_beside_an_array(plain):
     y, treatment = pd.Series(plain.y), pd.Series(plain.treatment).set_axis(np.arange(len(plain.y)) + 1)
-    with pytest.raises(ValueError, match="index of treatment has 1 label that y has not"):
+    with pytest.raises(ValueError, match="index of treatment has 1 label not in y"):
         assign_roles(plain.X.to_numpy(), y, treatment)
 
 

@@ -166,7 +166,7 @@ def test_row_names_of_r_are_left_out(tmp_path):
 def test_blanks_around_names_are_left_out_with_a_note(tmp_path):
     found, said = read_both(written(tmp_path, f" age,arm\t, y ,z\n{ROWS}"), None)
     assert list(found.columns) == ["age", "arm", "y", "z"]
-    assert said == ["blanks around names of columns are left out: ' age', 'arm\\t', ' y '"]
+    assert said == ["blanks around column names are removed: ' age', 'arm\\t', ' y '"]
     assert "several columns called 'age'" in refusal(written(tmp_path, f"age, age,y,z\n{ROWS}"))
 
 

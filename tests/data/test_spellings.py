@@ -11,7 +11,7 @@ from modifind import EffectLikelihood, ModifierSelector
 from modifind.data.column_types import feature_column
 from modifind.data.files.opening import open_file, open_matching
 from modifind.data.files.text import Dialect
-from modifind.data.guards import missing_codes, names_rows
+from modifind.data.guards import identifies_rows, missing_codes
 from modifind.data.levels import alike
 from modifind.data.sources import open_files
 from modifind.data.summary import ColumnSummary
@@ -175,7 +175,7 @@ IDENTIFIERS = {
 def test_shuffled_identifiers_are_refused(kind, seed):
     rng, frame = trial(seed)
     values = IDENTIFIERS[kind](rng)
-    assert names_rows(values, "x7")
+    assert identifies_rows(values, "x7")
     if seed == 0:
         with pytest.raises(ValueError, match=r"^x7: looks like an identifier"):
             quiet_fit(frame[["age"]].assign(x7=values), frame["out"], frame["arm"], **QUICK)
@@ -196,7 +196,7 @@ def test_shuffled_identifiers_are_refused(kind, seed):
 )
 @pytest.mark.parametrize("seed", range(25))
 def test_measured_whole_numbers_are_no_identifiers(values, seed):
-    assert not names_rows(np.asarray(values(np.random.default_rng(seed)), dtype=float), "x7")
+    assert not identifies_rows(np.asarray(values(np.random.default_rng(seed)), dtype=float), "x7")
 
 
 @pytest.mark.parametrize("argument", ["features", "adjust_for", "feature_groups"])

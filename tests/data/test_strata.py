@@ -205,7 +205,7 @@ def test_strata_that_are_a_feature_are_refused():
 def test_a_function_of_the_stratum_is_named_as_determined():
     X, y, treatment, site = trial(5)
     X["coast"] = np.isin(site, ["north", "west"])
-    with pytest.warns(UserWarning, match="coast: so nearly a function"):
+    with pytest.warns(UserWarning, match="coast: almost determined"):
         result = selector().fit(X, y, treatment=treatment, strata=site).result_
     assert result.table["p_value"]["coast"] == 1.0
 

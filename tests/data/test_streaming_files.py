@@ -111,7 +111,7 @@ def test_rows_count_once_and_all_files_have_the_same_columns(folder, tmp_path):
     selector = ModifierSelector()
     with pytest.raises(ValueError, match=r"part-02\.csv' is named twice; its rows would count twice"):
         selector.fit([str(folder / "part-*.csv"), first], "y", "arm")
-    with pytest.raises(ValueError, match=r"more\.csv has a column 'extra' that .*part-02\.csv has not"):
+    with pytest.raises(ValueError, match=r"more\.csv has a column 'extra' that .*part-02\.csv lacks"):
         selector.fit([first, more], "y", "arm")
     with pytest.raises(ValueError, match=r"part-02\.csv has no column 'extra'"):
         selector.fit([more, first], "y", "arm")

@@ -12,7 +12,7 @@ import pytest
 
 from conftest import four_sd
 from modifind.data.clusters import LAST_WORD, generous_limit
-from modifind.data.features import AlsoDiscrete
+from modifind.data.features import AdditionalDiscrete
 from modifind.data.schema import Schema, read_features
 from modifind.data.sources import Piece
 from modifind.data.summary import Summary
@@ -156,7 +156,7 @@ def test_missing_and_infinite_values_add_up():
     assert (found[1].low, found[1].high) == (0.0, 39.0)
 
 
-@pytest.mark.parametrize("discrete", ["auto", [], ["count"], [1, 3], AlsoDiscrete(("count",))], ids=str)
+@pytest.mark.parametrize("discrete", ["auto", [], ["count"], [1, 3], AdditionalDiscrete(("count",))], ids=str)
 @pytest.mark.parametrize("cuts", CUTS, ids=len)
 def test_pieces_are_read_as_the_whole_table_would_be(discrete, cuts):
     frame = mixed_frame()

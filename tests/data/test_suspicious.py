@@ -6,13 +6,13 @@ import pytest
 
 from conftest import quiet_fit, seed_of
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.data.balance import MIN_EXPECTED_ROWS, ArmSums, outside_along, without_counterpart
+from modifind.data.balance import MIN_EXPECTED_ROWS, ArmSums, outside_along, rows_without_counterpart
 from modifind.data.clusters import Clusters
 from modifind.data.outcome import OutcomeRanks, baseline_names
 from modifind.data.schema import read_features
 from modifind.data.weights import Weights
 from modifind.data.words import is_event_name
-from modifind.engine.record import REVIEWED, review_columns
+from modifind.engine.record import REVIEW_COLUMNS, review_columns
 from modifind.nuisance.propensity.scores import OverlapSums, PropensityModel, overlap_of
 from modifind.result.concerns import KINDS
 
@@ -159,9 +159,9 @@ def test_bins_without_a_counterpart_are_no_matter_of_chance():
     rng = np.random.default_rng(5)
     for _ in range(200):
         rows = np.stack([rng.poisson(15.0, 20), rng.poisson(15.0, 20)]).astype(float)
-        assert not without_counterpart(rows).any()
+        assert not rows_without_counterpart(rows).any()
     few = np.array([[100.0, MIN_EXPECTED_ROWS - 1], [101.0, 0.0]])
-    assert not without_counterpart(few).any()
+    assert not rows_without_counterpart(few).any()
 
 
 def test_rows_outside_are_counted_and_placed():
@@ -254,7 +254,7 @@ def test_fit_names_what_looks_measured_after_the_treatment():
     assert not result.ok
     assert kinds_that_failed(result) == ["arms_differ", "event_flag"]
     assert result.table["caution"].tolist() == ["", "", "may have been measured after treatment", FLAG_CAUTION]
-    assert set(REVIEWED) <= set(result.diagnostics.columns)
+    assert set(REVIEW_COLUMNS) <= set(result.diagnostics.columns)
     grouped = quiet_fit(frame, time, arms, feature_groups={"later": ["week20", "smoker"]}, **settings).result_
     assert kinds_that_failed(grouped) == ["arms_differ", "event_flag"]
     assert grouped.table.loc["later", "caution"] == "may have been measured after treatment"
@@ -310,4 +310,4 @@ def test_review_has_a_row_per_column():
     fitted = PropensityModel(0.5).fit(table, arms)
     found = review_columns(fitted, rng.normal(size=200), randomised=True)
     assert found.index.tolist() == list(table.names)
-    assert found.columns.tolist() == list(REVIEWED)
+    assert found.columns.tolist() == list(REVIEW_COLUMNS)

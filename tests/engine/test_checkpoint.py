@@ -121,11 +121,11 @@ def test_other_data_are_refused_and_named(table, tmp_path):
         "column 'age' is new": {"X": table.X.assign(age=table.X["X1"] ** 2)},
         "the columns come in another order": {"X": table.X[table.X.columns[::-1]]},
         "column 'X1' differs": {"discrete_features": ["X1"]},
-        "seed was 3, is 4": {"random_state": 4},
-        "cv was 5, is 4": {"cv": 4},
-        "n_resamples_used was 199, is 200": {"n_resamples": 200},
+        "seed was 3 and is now 4": {"random_state": 4},
+        "cv was 5 and is now 4": {"cv": 4},
+        "n_resamples_used was 199 and is now 200": {"n_resamples": 200},
         "sampler.class was 'GaussianSampler', is 'MarginalSampler'": {"sampler": "marginal"},
-        "propensity was 0.5, is 0.6": {"propensity": 0.6},
+        "propensity was 0.5 and is now 0.6": {"propensity": 0.6},
         "propensity_clip was": {"propensity": PropensityModel(0.5, clip=(0.1, 0.9))},
         "outcome_transform was None, is 'log'": {"outcome_transform": "log"},
     }
@@ -191,7 +191,7 @@ def test_damaged_files_are_named_and_their_features_tested_again(table, alone, t
     digit.write_text(text[:place] + str((int(text[place]) + 1) % 10) + text[place + 1 :], encoding="utf-8")
     empty.write_text("", encoding="utf-8")
     os.utime(good, (1, 1))
-    with pytest.warns(UserWarning, match="4 damaged files not used") as caught:
+    with pytest.warns(UserWarning, match="4 damaged files ignored") as caught:
         selector = ModifierSelector(**CRT, checkpoint=tmp_path).fit(table.X, table.y, treatment=table.treatment)
     (message,) = [str(w.message) for w in caught if "damaged" in str(w.message)]
     assert all(repr(name) in message for name in ("X1", "X2", "X3", "X4"))
@@ -243,7 +243,7 @@ def test_odd_feature_files_are_named_and_done_again(table, alone, tmp_path):
     other.write_text('{"check": 1, "record": %s}' % ("[" * 900 + "]" * 900), encoding="utf-8")
     number.write_text(json.dumps({"check": modifind.engine.checkpoint._check(5), "record": 5}), encoding="utf-8")
     keys.write_text('{"check": "x"}', encoding="utf-8")
-    with pytest.warns(UserWarning, match="4 damaged files not used, and done again: 'X1', 'X2', 'X3', 'X4'"):
+    with pytest.warns(UserWarning, match="4 damaged files ignored and recomputed: 'X1', 'X2', 'X3', 'X4'"):
         selector = ModifierSelector(**CRT, checkpoint=tmp_path).fit(table.X, table.y, treatment=table.treatment)
     assert selector.result_ == alone
     kept.unlink()
@@ -311,7 +311,7 @@ def test_a_pass_over_pieces_continues(few, tmp_path, monkeypatch):
     assert result == alone
     with pytest.raises(ValueError, match="column 'age' differs"):
         fit_source(cut(few.X.assign(age=few.X["age"] + 1), few.y, few.treatment, 100), **small, checkpoint=tmp_path)
-    with pytest.raises(ValueError, match="treated was None, is 0"):
+    with pytest.raises(ValueError, match="treated was None and is now 0"):
         fit_source(source, treated=0, **small, checkpoint=tmp_path)
     (saved,) = tmp_path.glob("sums-*.json")
     saved.write_text(saved.read_text(encoding="utf-8")[:-100], encoding="utf-8")

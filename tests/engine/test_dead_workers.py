@@ -14,7 +14,7 @@ import pytest
 from joblib import delayed
 
 from modifind import EffectLikelihood, ModifierSelector
-from modifind._workers import DONE_AGAIN, WorkerError, results_of
+from modifind._workers import RETRY_WARNING, WorkerError, results_of
 from modifind.datasets import make_modifiers
 from streams import cut
 
@@ -59,7 +59,7 @@ def test_calls_whose_workers_die_are_made_again(ordered, lazily, tmp_path):
         warnings.simplefilter("always", UserWarning)
         found = list(results_of(calls if lazily else list(calls), 2, ordered=ordered))
     assert (found if ordered else sorted(found)) == [k**2 for k in range(10)]
-    assert {str(warning.message) for warning in caught} == {DONE_AGAIN}
+    assert {str(warning.message) for warning in caught} == {RETRY_WARNING}
 
 
 def test_a_call_that_kills_every_worker_is_an_error_that_says_what_was_done(tmp_path):
@@ -126,7 +126,7 @@ def test_kills_at_random_moments_of_a_fit_change_nothing(how):
     assert killer.killed
     assert found.table.equals(alone.table)
     assert found.checks.equals(alone.checks)
-    assert {str(w.message) for w in caught} - set(alone.warnings) <= {DONE_AGAIN}
+    assert {str(w.message) for w in caught} - set(alone.warnings) <= {RETRY_WARNING}
 
 
 LONG = """

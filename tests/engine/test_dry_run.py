@@ -321,7 +321,7 @@ def test_a_dry_run_of_a_stream_is_refused(folder, tmp_path, monkeypatch, capsys)
 
 def test_a_dry_run_of_a_bad_table_is_refused(folder, monkeypatch, capsys):
     bad = ("--treatment", "patient", "--outcome", "y", "--dry-run")
-    refused(*here(monkeypatch, capsys, "select", folder / "data.csv", *bad), "as a dose has")
+    refused(*here(monkeypatch, capsys, "select", folder / "data.csv", *bad), "like a dose")
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from modifind.data.determined import find_determined
 from modifind.data.schema import Schema, read_features
 from modifind.data.sources import FrameSource
 from modifind.data.summary import Summary
-from modifind.nuisance.conditional import AutoSampler, CVAESampler, for_gaps, resolve_sampler
+from modifind.nuisance.conditional import AutoSampler, CVAESampler, resolve_sampler, with_missing_support
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.columns import Filling, Recast
 from modifind.nuisance.outcome.stacking import StackedModel
@@ -190,7 +190,7 @@ def test_learners_fill_in_the_mean_of_the_rows_they_are_fitted_to():
 def test_distributions_of_incomplete_features(table, name):
     X, _, a = table
     features = read_features(X, missing="category")
-    sampler = for_gaps(resolve_sampler(name), features).fit(features, a, seed_of(0))
+    sampler = with_missing_support(resolve_sampler(name), features).fit(features, a, seed_of(0))
     conditional = sampler.conditional(1)
     points, weights = conditional.grid(np.arange(400))
     np.testing.assert_allclose(weights.sum(axis=1), 1.0)
@@ -216,7 +216,7 @@ def test_missingness_that_others_tell_is_taken_as_it_is(table):
     X, _, a = table
     X = X.assign(also=np.where(X["X1"].isna(), np.nan, np.random.default_rng(0).normal(size=400)))
     features = read_features(X, missing="category")
-    conditional = for_gaps(AutoSampler(), features).fit(features, a, seed_of(0)).conditional(5)
+    conditional = with_missing_support(AutoSampler(), features).fit(features, a, seed_of(0)).conditional(5)
     np.testing.assert_array_equal(conditional.chance, X["X1"].isna())
 
 
@@ -224,7 +224,9 @@ def test_an_arm_without_values_still_has_a_distribution(table):
     X, _, a = table
     X = X.assign(late=np.where(a == 1, X["X5"] + np.random.default_rng(0).normal(size=400), np.nan))
     features = read_features(X, missing="category")
-    points, weights = for_gaps(AutoSampler(), features).fit(features, a, seed_of(0)).conditional(5).grid(slice(None))
+    points, weights = (
+        with_missing_support(AutoSampler(), features).fit(features, a, seed_of(0)).conditional(5).grid(slice(None))
+    )
     assert np.isfinite(points[:, :-1]).all()
     np.testing.assert_array_equal(weights[:, -1], a == 0)
 
@@ -234,7 +236,7 @@ def test_autoencoders_are_refused_by_name(table):
     with pytest.raises(
         ValueError, match=r"CVAESampler has no distribution .* missing values \(X1, X2, X3\); use sampler='auto'"
     ):
-        for_gaps(CVAESampler(), read_features(X, missing="category"))
+        with_missing_support(CVAESampler(), read_features(X, missing="category"))
 
 
 def test_a_wide_table_with_gaps():

@@ -177,7 +177,7 @@ def test_level_of_features_of_clusters_in_pieces_holds():
 
 def test_sets_of_rows_that_nobody_told_of_are_refused():
     X, y, arms, _ = of_clusters(0, effect=2.0)
-    with pytest.raises(ValueError, match=r"size, girls: one value each in the same 60 sets .* as clusters="):
+    with pytest.raises(ValueError, match=r"size, girls: constant within the same 60 sets .* as clusters="):
         fit(X, y, arms, 137, max_train_rows=1200)
 
 

@@ -394,7 +394,7 @@ def test_a_fit_and_its_placebos_share_a_folder(table, with_runs, tmp_path):
 def test_a_damaged_run_is_done_again(table, four, tmp_path):
     placebo(table, n=2, settings={"checkpoint": tmp_path})
     runs_on_file(tmp_path)[1].write_text("{", encoding="utf-8")
-    with pytest.warns(UserWarning, match="1 damaged file not used, and done again: 'placebo 2'"):
+    with pytest.warns(UserWarning, match="1 damaged file ignored and recomputed: 'placebo 2'"):
         found = placebo(table, n=2, settings={"checkpoint": tmp_path})
     assert_frame_equal(found.table, four.table[four.table["run"] <= 2], check_exact=True)
 

@@ -13,7 +13,7 @@ from pandas.testing import assert_frame_equal
 from conftest import confounded_table, four_sd, runs
 from modifind import WCMMD, EffectLikelihood, ModifierSelector, PropensityModel
 from modifind.data.clusters import LAST_WORD, RowPlan
-from modifind.data.features import AlsoDiscrete
+from modifind.data.features import AdditionalDiscrete
 from modifind.data.sources import FrameSource, Piece
 from modifind.datasets import make_modifiers
 from modifind.engine import passes as scored
@@ -282,7 +282,11 @@ def test_columns_declared_discrete(few):
     chosen = fit(few.X, few.y, few.treatment, **SMALL, discrete_features=["smoker"])
     assert chosen.table.loc["visits", "kind"] == "continuous"
     also = fit(
-        few.X.assign(age=few.X["age"].round()), few.y, few.treatment, **SMALL, discrete_features=AlsoDiscrete(("age",))
+        few.X.assign(age=few.X["age"].round()),
+        few.y,
+        few.treatment,
+        **SMALL,
+        discrete_features=AdditionalDiscrete(("age",)),
     )
     assert also.table.loc[["age", "visits"], "kind"].tolist() == ["discrete", "discrete"]
 
@@ -314,7 +318,7 @@ def test_column_that_is_constant_in_the_sample_only_is_not_called_a_function_of_
     texts = [str(own.message) for own in caught]
     assert result.table.loc["rare", "p_value"] == 1.0
     assert any("rare" in text for text in texts)
-    assert not any("so nearly a function of the other features" in text for text in texts)
+    assert not any("almost determined by the other features" in text for text in texts)
 
 
 def test_category_that_the_sample_lacks_is_shown_and_harms_nothing(few):

@@ -154,7 +154,7 @@ def test_known_scores_follow_the_rows_that_count():
 
 def test_a_classifier_without_weights_is_refused():
     table, treatment = mixed_table(np.random.default_rng(5), 60)
-    with pytest.raises(ValueError, match="FrozenLogit takes no sample_weight in fit"):
+    with pytest.raises(ValueError, match="FrozenLogit does not support sample_weight in fit"):
         PropensityModel(FrozenLogit()).fit(table, treatment, seed=seed_of(0), weights=np.ones(60))
 
 

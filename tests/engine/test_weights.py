@@ -359,12 +359,12 @@ class OwnSampler:
 
 def test_parts_that_take_no_weights_are_refused():
     X, y, a, _ = simple(100)
-    with pytest.raises(ValueError, match="learner NoWeights takes no sample_weight"):
+    with pytest.raises(ValueError, match="learner NoWeights does not support sample_weight"):
         fitted(X, y, a, sample_weight=np.ones(100), statistic=EffectLikelihood(learner=NoWeights()))
     found = fitted(X, y, a, sample_weight=np.ones(100), statistic=EffectLikelihood(learner=Weighted()))
     assert found.settings["sample_weight"]["effective_rows"] == pytest.approx(100)
     own = ModifierSelector(LINEAR, sampler=OwnSampler(), random_state=0)
-    with pytest.raises(ValueError, match="sampler OwnSampler takes no weights"):
+    with pytest.raises(ValueError, match="sampler OwnSampler does not support weights"):
         own.fit(X, y, treatment=a, sample_weight=np.ones(100))
     with pytest.raises(ValueError, match="OwnSampler has no assign_folds"):
         own.fit(X, y, treatment=a, clusters=np.arange(100) % 50)

@@ -153,7 +153,7 @@ def test_good_fit_passes_everything_and_says_what_was_found():
             "n_resamples=39 cannot yield a single discovery among 1 feature at alpha=0.05; use at least 599",
         ),
         ({"untestable": {"age": "constant"}}, "constant", "constant columns cannot modify anything: age"),
-        ({"untestable": {"age": "determined"}}, "determined", "age: so nearly a function of the other features"),
+        ({"untestable": {"age": "determined"}}, "determined", "age: almost determined by the other features"),
         (
             {"diagnostics": {"pit_distance": 0.08, "pit_p_value": 1e-6}},
             "conditional_fit",

@@ -147,7 +147,7 @@ def test_broken_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="not a modifind result"):
         SelectionResult.from_json(path)
     path.write_text('{"format": "modifind-result-1", "table": {}}', encoding="utf-8")
-    with pytest.raises(ValueError, match="incomplete: no diagnostics, curves"):
+    with pytest.raises(ValueError, match="incomplete: missing diagnostics, curves"):
         SelectionResult.from_json(path)
     path.write_text("[]", encoding="utf-8")
     with pytest.raises(ValueError, match="not a modifind result"):

@@ -19,7 +19,6 @@ from modifind.statistics.arms import is_piled
 from modifind.statistics.direct import (
     CHANGED_SCORE,
     CONTRAST_SCORES,
-    END,
     LOCATION_FUNCTIONS,
     MAX_BEND,
     MAX_LEVELS,
@@ -27,6 +26,7 @@ from modifind.statistics.direct import (
     MAX_RANKS,
     MAX_SQUARE,
     NUMBER_WEIGHT,
+    RAMP_SHARE,
     SHAPE_SCORES,
     DirectTerms,
     Ranks,
@@ -205,8 +205,8 @@ def test_numbers_have_a_line_a_ramp_and_a_bend_about_the_median_and_two_ends(uni
     ranks = 2 * (np.argsort(np.argsort(x)) + 0.5) / 400 - 1
     assert_allclose(ramp, np.clip(4 * ranks, -1, 1), atol=1e-9)
     for end, shares in ((top, (1 + ranks) / 2), (bottom, (1 - ranks) / 2)):
-        assert (end[shares > 1 - END / 2] == 1).all()
-        assert (end[shares < 1 - END] == 0).all()
+        assert (end[shares > 1 - RAMP_SHARE / 2] == 1).all()
+        assert (end[shares < 1 - RAMP_SHARE] == 0).all()
     # One impossible value counts as the last possible one does.
     outside = functions(np.array([[-9e6], [9e6]]))
     assert_allclose(outside, [[-MAX_LINE, -1, MAX_BEND**2, 0, 1], [MAX_LINE, 1, MAX_BEND**2, 1, 0]])

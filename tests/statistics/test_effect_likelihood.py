@@ -75,7 +75,7 @@ def prepare(X, y, treatment, learner="linear", scores=None, n_repeats=1, **setti
 
 def reuse_variance(prepared, feature, grid):
     sums, reuse = feature_sums(prepared, feature, grid)
-    return sums.parts["test"].beyond_rows(reuse.get("test"))
+    return sums.parts["test"].excess_variance(reuse.get("test"))
 
 
 def p_of(prepared, feature, grid):

@@ -1,4 +1,4 @@
-"""Methods to compare with."""
+"""Methods for comparison."""
 
 from modifind.baselines.lasso import lasso_selective_inference
 from modifind.baselines.si_em import SIEM

@@ -1,4 +1,4 @@
-"""Columns that SI-EM's lasso chooses among: features times the residual of the treatment, free of the mean effect."""
+"""Design of SI-EM's lasso: features times the treatment residual, with the mean effect projected out."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class EffectDesign:
 
 
 def lasso_columns(table: FeatureTable, arms: Ints, tested: Sequence[int] | None = None) -> list[tuple[int, int]]:
-    """Columns to choose among, each as a feature and a place in its encoding: those that vary enough in both arms.
+    """Candidate columns that vary enough in both arms, each as a feature and a position in its encoding.
 
-    `tested` are the features whose columns these are, by default all.
+    `tested` are the candidate features, by default all. Raises a ValueError if there are hardly more rows than columns.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def lasso_columns(table: FeatureTable, arms: Ints, tested: Sequence[int] | None 
 
 
 def _populated(table: FeatureTable, feature: int, arms: Ints) -> list[bool]:
-    """Whether each column of a feature has enough rows in both arms; a constant feature has no column."""
+    """Whether each column of a feature has enough rows in both arms; a constant feature has no columns."""
     if table.is_constant(feature) or not table.n_levels(feature):
         return [] if table.is_constant(feature) else [True]
     block = table.design[:, table.encoding[feature]]
@@ -84,7 +84,7 @@ def _populated(table: FeatureTable, feature: int, arms: Ints) -> list[bool]:
 def effect_design(
     table: FeatureTable, columns: list[tuple[int, int]], residual: Array, treatment: Array
 ) -> EffectDesign:
-    """Standardise, multiply by the treatment residual, project it out, and leave out what earlier columns say.
+    """Standardise, multiply by the treatment residual, project it out, and drop linearly dependent columns.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def _name(table: FeatureTable, feature: int, position: int) -> str:
 
 
 def _independent(matrix: Array) -> Ints:
-    """Positions of the columns that are no linear combination of earlier ones."""
+    """Positions of the columns that are not linear combinations of earlier ones."""
     kept = np.arange(matrix.shape[1])
     lengths = np.sqrt((matrix**2).sum(axis=0))
     while kept.size:

@@ -36,7 +36,7 @@ _ROOT_TWO = math.sqrt(2.0)
 
 
 def tail_log_odds(z: float, below: float, above: float) -> float:
-    """Log-odds of a standard normal in ``[z - below, z + above]`` to exceed z rather than not.
+    """Log-odds that a standard normal truncated to ``[z - below, z + above]`` exceeds z.
 
     Examples
     --------
@@ -207,10 +207,10 @@ def lasso_selective_inference(
 
 
 def lasso_active_set(X: Array, y: Array, lam: float) -> tuple[Ints, Array]:
-    """Active columns and their signs, exactly: columns enter one at a time and leave where they would change sign.
+    """Exact active columns and their signs: columns enter one at a time and leave when they would change sign.
 
-    The objective falls at every step and there are finitely many sets, as in the algorithm of Lawson and Hanson for
-    non-negative least squares, so the end is the solution and not a point near it.
+    The objective decreases at every step and there are finitely many sets, as in the algorithm of Lawson and Hanson for
+    non-negative least squares, so the result is the exact solution.
     """
     gram, products = X.T @ X, X.T @ y
     coefficients, signs = np.zeros(products.size), np.zeros(products.size)
@@ -230,7 +230,7 @@ def lasso_active_set(X: Array, y: Array, lam: float) -> tuple[Ints, Array]:
 
 
 def _descend(gram: Array, products: Array, lam: float, coefficients: Array, signs: Array) -> None:
-    """Minimise over the active columns in place; those that would change sign on the way become inactive."""
+    """Minimise over the active columns in place; those whose sign would change become inactive."""
     while signs.any():
         active = np.flatnonzero(signs)
         target = _solve(gram[np.ix_(active, active)], products[active] - lam * signs[active], active)
@@ -258,7 +258,7 @@ def _solve(gram: Array, right: Array, active: Ints) -> Array:
 
 
 def _least_squares(X: Array, y: Array, active: Ints) -> tuple[Array, Array]:
-    """Inverse of X'X and the coefficients, by a QR decomposition: the square of X would cost half the digits."""
+    """Inverse of X'X and the coefficients, by a QR decomposition, which is more accurate than solving with X'X."""
     if not active.size:
         return np.empty((0, 0)), np.empty(0)
     q, r = np.linalg.qr(X)
@@ -292,8 +292,8 @@ def residual_sd(X: Array, y: Array, *, n_used: int = 0) -> float:
 def expected_max_correlation(X: Array, *, n_draws: int = N_DRAWS, random_state: Any = None) -> float:
     """Mean of max_j |X_j' z| for standard normal z, by simulation.
 
-    With X = QR the products X'z have the distribution of R'u with u as long as R, so neither time nor memory of the
-    draws grows with the number of rows.
+    With X = QR the products X'z are distributed like R'u for standard normal u of the length of R, so neither time nor
+    memory of the draws grows with the number of rows.
 
     Examples
     --------

@@ -62,7 +62,7 @@ def propensity_forest(seed: int) -> RandomForestClassifier:
 
 
 def outcome_learner(model: Any, seed: int) -> Any:
-    """Fresh regressor, seeded where the user left its seed open; None when `model` holds predictions."""
+    """Fresh regressor, seeded unless the user has set a seed; None if `model` holds predictions."""
     if isinstance(model, str):
         return RandomForestRegressor(N_TREES, max_features=1 / 3, min_samples_leaf=NODE_SIZE, random_state=seed)
     return seeded_clone(model, seed) if hasattr(model, "fit") else None
@@ -75,7 +75,7 @@ def check_outcome_model(model: Any) -> None:
 
 
 def known_predictions(values: Any, n_rows: int) -> Array:
-    """One finite prediction per row, as the user passed them."""
+    """Validate predictions passed by the user: one finite number per row."""
     try:
         known = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -90,7 +90,7 @@ def known_predictions(values: Any, n_rows: int) -> Array:
 
 
 def describe_outcome_model(model: Any) -> str:
-    """The model in words."""
+    """Description of the model."""
     if isinstance(model, str):
         return FOREST
     return f"{model!r}, cross-fitted" if hasattr(model, "fit") else "known per row"
@@ -287,7 +287,7 @@ class SIEM(BaseModifierSelector):
         propensity_seed: np.random.SeedSequence,
         outcome_seed: np.random.SeedSequence,
     ) -> tuple[FittedPropensity, Array]:
-        """Propensity scores and expected outcomes, each row's from models that have not seen it."""
+        """Propensity scores and expected outcomes of each row, from models that have not seen it."""
         fold_state, outcome_state, forest_state = (int(s.generate_state(1)[0]) for s in outcome_seed.spawn(3))
         tasks: dict[str, tuple[Any, Any]] = {}
         if isinstance(self.propensity, str) and self.propensity == "forest":
@@ -312,7 +312,7 @@ class SIEM(BaseModifierSelector):
         return scores, expected
 
     def _cross_fit(self, tasks: dict[str, tuple[Any, Any]], design: Array, folds: Ints) -> dict[str, Array]:
-        """Predictions for every row by models that were fitted to the other folds."""
+        """Predictions for every row by models fitted to the other folds."""
         jobs = [(name, fold) for name in tasks for fold in range(int(folds.max()) + 1)]
         calls = [(held_out, *tasks[name], design, folds, fold) for name, fold in jobs]
         predictions = results_alone(calls, self.n_jobs, doing="fitting models of the outcome")
@@ -351,7 +351,7 @@ class SIEM(BaseModifierSelector):
 
 @dataclass(frozen=True)
 class _SelectionFit:
-    """Inference of the lasso by active column; without noise and penalty where there was no column to choose among."""
+    """Selective inference by active column; without noise level and penalty if there were no candidate columns."""
 
     design: EffectDesign
     active: Mapping[Any, Mapping[Any, Any]] = field(default_factory=dict)
@@ -369,7 +369,7 @@ def _assemble(
     messages: tuple[str, ...],
     named: frozenset[str],
 ) -> SelectionResult:
-    """The result, of the features that have a view."""
+    """Assemble the result from the features that have a view."""
     shown = {table.names[m]: view for m, view in views.items()}
     rows = pd.DataFrame(
         [_feature_row(table, fit, m, view) for m, view in views.items()], pd.Index(shown, name="feature")
@@ -397,7 +397,7 @@ def _assemble(
 
 
 def _feature_row(table: FeatureTable, fit: _SelectionFit, feature: int, view: MarginalView) -> dict[str, Any]:
-    """The most significant active column of one feature, its p-value paid for by the number of those columns."""
+    """The most significant active column of one feature, with a p-value corrected for the number of those columns."""
     columns = np.flatnonzero(fit.design.features == feature)
     nothing = {name: float("nan") for name in ("statistic", "coef", "ci_low", "ci_high", "sd", "lower", "upper")}
     alone = {"kind": table.kind(feature), "importance": view.importance, "bandwidth": view.bandwidth}

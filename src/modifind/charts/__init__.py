@@ -1,4 +1,4 @@
-"""Displays (matplotlib), in the manner of scikit-learn: build from a result, then ``plot``."""
+"""Displays (matplotlib) in the style of scikit-learn: create from a result, then ``plot``."""
 
 from modifind.charts.accessor import PlotAccessor
 from modifind.charts.along import CurveDisplay, D2Display, DensityDisplay, QuantileDisplay

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from modifind.result.selection_result import SelectionResult
 
 
-SAFE = re.compile(r"[^\w.-]+")
+UNSAFE_CHARACTERS = re.compile(r"[^\w.-]+")
 
 
 class PlotAccessor:
-    """Every figure of a result, drawn on a new figure or on axes that are passed.
+    """Every figure of a result, drawn on a new figure or on given axes.
 
     Each method returns the Display, which `savefig` saves and a notebook shows; `save_all` saves all of them.
 
@@ -84,7 +84,7 @@ class PlotAccessor:
         make_folder(folder)
         paths: list[Path] = []
         for name, display in self._all():
-            paths.append(Path(folder) / f"{len(paths) + 1:02d}-{SAFE.sub('_', name)[:80]}.{format}")
+            paths.append(Path(folder) / f"{len(paths) + 1:02d}-{UNSAFE_CHARACTERS.sub('_', name)[:80]}.{format}")
             display.savefig(paths[-1])
         return paths
 
@@ -145,7 +145,7 @@ class PlotAccessor:
     def bounds(
         self, feature: str, *, quantities: Sequence[str] = DEFAULT, axes: Sequence[Axes] | None = None
     ) -> BoundsDisplay:
-        """Bounds on what no data identify along a feature; see `BoundsDisplay`."""
+        """Bounds on what the data do not identify along a feature; see `BoundsDisplay`."""
         return BoundsDisplay.from_result(self._of_two, feature, quantities=quantities).plot(axes)
 
     def overlap(self, *, ax: Axes | None = None) -> OverlapDisplay:
@@ -155,6 +155,6 @@ class PlotAccessor:
     def calibration(
         self, features: str | Sequence[str] | None = None, *, max_features: int = 30, axes: Sequence[Axes] | None = None
     ) -> CalibrationDisplay:
-        """How well the distributions of the features fit held-out rows; see `CalibrationDisplay`."""
+        """Fit of the features' distributions on held-out rows; see `CalibrationDisplay`."""
         made = CalibrationDisplay.from_result(self._of_two, features=features, max_features=max_features)
         return made.plot(axes)

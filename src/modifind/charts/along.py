@@ -32,7 +32,7 @@ from modifind.result.selection_result import SelectionResult
 class CurveDisplay(AlongDisplay):
     """Mean effect, and the ratio of standard deviations, along one feature, with 95% bands.
 
-    For an outcome of 0 and 1 only the mean effect, which determines the ratio.
+    For a binary outcome only the mean effect, which determines the ratio.
 
     Parameters
     ----------
@@ -63,11 +63,11 @@ class CurveDisplay(AlongDisplay):
 
     @classmethod
     def from_result(cls, result: SelectionResult, feature: str) -> Self:
-        """The curve of one feature of a result; of a group, one of its columns."""
+        """Curve of one feature of a result, or of one column of a group."""
         return replace(super().from_result(result, feature), overall=result.overall)
 
     def spec(self) -> Figure:
-        """The average above the spread, if there is one; beside each other where categories stand in rows."""
+        """The mean above the spread, if there is one; side by side if categories are listed in rows."""
         short, places = self.words.short, self.places
         average = Panel(places, (Rule("neutral", 0.0),), f"mean effect on {short.outcome}", short.difference)
         if short.is_ratio:
@@ -96,7 +96,7 @@ class CurveDisplay(AlongDisplay):
         return note + "; logarithms, so that 0.1 is about 10% more and \u22120.7 half as much" * words.log + "."
 
     def _drawn(self, panel: Panel, name: str, role: str, note: str) -> Panel:
-        """With the curve, its band and the effect in all rows."""
+        """Panel with the curve, its band and the overall effect."""
         values, low, high = limits_of(self.curve, name)
         marks: list[Mark] = [*panel.marks]
         keys = [*panel.keys]
@@ -118,7 +118,7 @@ class CurveDisplay(AlongDisplay):
 
 
 def _ratio_note(words: Words) -> str:
-    """What a ratio of the arms is, in one sentence."""
+    """Explanation of a ratio of the arms, in one sentence."""
     outcome, arms = shortened(words.outcome, 200), f"under {words.treated} divided by that under {words.control}"
     what = {
         "risk ratio": "Share with the outcome",
@@ -155,7 +155,7 @@ class D2Display(AlongDisplay, SingleDisplay):
     what: ClassVar[str] = "distances"
 
     def spec(self) -> Figure:
-        """The distance over the range where it would lie if the feature changed nothing."""
+        """The distance, over the range expected if the feature changed nothing."""
         places, marks, keys = self.places, list[Mark](), list[Key]()
         values, low, high = limits_of(self.curve, "d2")
         _, null_low, null_high = limits_of(self.curve, "d2_null")
@@ -188,7 +188,7 @@ NOTE = (
 
 
 class QuantileDisplay(AlongDisplay, SingleDisplay):
-    """Effects at the 10, 50 and 90% quantiles of the outcome along one feature: a fan where the spread changes.
+    """Effects at the 10, 50 and 90% quantiles of the outcome along one feature, which fan out if the spread changes.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ class QuantileDisplay(AlongDisplay, SingleDisplay):
     what: ClassVar[str] = "quantile effects"
 
     def spec(self) -> Figure:
-        """Three lines with their bands; of categories, three points beside each other."""
+        """Three lines with their bands; for categories, three points side by side."""
         known = {q: limits_of(self.curve, f"q{q}_effect") for q in QUANTILES if f"q{q}_effect" in self.curve}
         marks: list[Mark] = [Rule("neutral", 0.0)]
         for k, (q, (values, low, high)) in enumerate(known.items()):
@@ -231,13 +231,13 @@ class QuantileDisplay(AlongDisplay, SingleDisplay):
 
 
 def _said(q: int, limits: tuple[Array, ...]) -> list[str]:
-    """What is said of a quantile at each place."""
+    """Hover text of a quantile at each point."""
     return [f"{q}%: {with_limits(*row)}" for row in zip(*limits, strict=True)]
 
 
 ARMS = ("treated", "control")
 DEFAULT_NUMBERS = 3  # values of a continuous feature that are shown unless the user chooses
-MAX_ABREAST = 3
+MAX_SIDE_BY_SIDE = 3
 MAX_LEVEL_TICKS = 12
 TITLES, TITLE = {1: 40, 2: 22, 4: 22}, 14  # letters above axes by the number of values, and above three in a row
 
@@ -288,7 +288,7 @@ class DensityDisplay(Display):
     def from_result(
         cls, result: SelectionResult, feature: str, *, values: Sequence[Any] | None = None
     ) -> DensityDisplay:
-        """Densities at values of one feature of a result; of a group, of one of its columns.
+        """Densities at values of one feature of a result, or of one column of a group.
 
         Parameters
         ----------
@@ -308,9 +308,9 @@ class DensityDisplay(Display):
         return cls(feature, pd.concat(parts, ignore_index=True), words=Words.of(result))
 
     def spec(self) -> Figure:
-        """For every value the densities, and the witness function beneath; the same scales for all."""
+        """For every value the densities, with the witness function below; all on the same scales."""
         n = len(self.values_)
-        columns = n if n <= MAX_ABREAST else (2 if n == 4 else MAX_ABREAST)
+        columns = n if n <= MAX_SIDE_BY_SIDE else (2 if n == 4 else MAX_SIDE_BY_SIDE)
         parts = [self.densities[_is(self.densities["value"], value)] for value in self.values_]
         upper = [self._upper(value, part) for value, part in zip(self.values_, parts, strict=True)]
         lower = [self._lower(part) for part in parts]
@@ -335,7 +335,7 @@ class DensityDisplay(Display):
         return replace(panel, within=(0.0, math.inf), caption=Caption(about=about, words=said, texts=texts))
 
     def _panel(self, part: pd.DataFrame, names: Sequence[str], label: str, **words: Any) -> Panel:
-        """Lines or bars with the same scale at all values."""
+        """Panel of lines or bars, on the same scale at all values."""
         held = [0.0, *(float(height) for name in names for side in limits_of(self.densities, name) for height in side)]
         known = [value for value in held if math.isfinite(value)]
         words |= {"holds": (min(known), max(known)), "percent": self.words.levels}
@@ -358,7 +358,7 @@ class DensityDisplay(Display):
         return replace(places, labels=tuple(map(number, outcome)))
 
     def _marks(self, part: pd.DataFrame, names: Sequence[str]) -> tuple[Mark, ...]:
-        """Lines over their bands, or bars beside each other."""
+        """Lines over their bands, or bars side by side."""
         known = {name: limits_of(part, name) for name in names}
         if self.words.levels:
             wide = 0.8 / len(names)
@@ -369,7 +369,7 @@ class DensityDisplay(Display):
         return (*bands, *(Line(name, values) for name, (values, _, _) in known.items()))
 
     def _title(self, value: Any) -> str:
-        """The feature and its value, on two lines where one is too short for any; of long categories the name alone."""
+        """The feature and its value, on two lines if necessary; only the name of long categories."""
         name, letters = printable(str(self.feature)), TITLES.get(len(self.values_), TITLE)
         longest = max(len(value_text(shown_value)) for shown_value in self.values_)
         if len(name) + 3 + longest <= letters:
@@ -389,7 +389,7 @@ def _is(values: pd.Series[Any], value: Any) -> pd.Series[bool]:
 
 
 def _default(densities: pd.DataFrame, numbers: bool) -> list[Any]:
-    """All categories; of numbers the lowest, the middle and the highest with enough rows, and rows without one."""
+    """All categories; for numbers the lowest, middle and highest with enough rows, and missing values."""
     values = densities["value"].drop_duplicates()
     if not numbers:
         return list(values)
@@ -402,7 +402,7 @@ def _default(densities: pd.DataFrame, numbers: bool) -> list[Any]:
 
 
 def _chosen(densities: pd.DataFrame, numbers: bool, values: Sequence[Any], feature: str) -> list[Any]:
-    """The values that the user asks for, each once."""
+    """Positions of the values requested by the user, without duplicates."""
     known = list(densities["value"].drop_duplicates())
     asked = [values] if isinstance(values, str) else values
     places = dict.fromkeys(_place(known, value, numbers, feature) for value in asked)
@@ -412,7 +412,7 @@ def _chosen(densities: pd.DataFrame, numbers: bool, values: Sequence[Any], featu
 
 
 def _place(known: list[Any], value: Any, numbers: bool, feature: str) -> int:
-    """Place of the nearest number, or of the category."""
+    """Position of the nearest number, or of the category."""
     texts = [*map(value_text, known)]
     if numbers and value_text(value) != MISSING:
         try:

@@ -1,4 +1,4 @@
-"""What displays share, and the figures of a table as a whole: importance, changes, overlap and calibration."""
+"""Base classes of displays, and figures of the whole table: importance, changes, overlap and calibration."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SCREEN = 120  # pixels that an inch of a figure takes in a notebook
 
 
 class Display(ABC):
-    """A figure of a part of a result: what all displays share.
+    """Base class of displays: a figure of a part of a result.
 
     Attributes
     ----------
@@ -55,16 +55,16 @@ class Display(ABC):
 
     @classmethod
     def from_estimator(cls, estimator: Any, *feature: Any, **settings: Any) -> Self:
-        """The same as `from_result`, for the result of a fitted `ModifierSelector`."""
+        """Like `from_result`, for a fitted `ModifierSelector`."""
         made: Self = cls.from_result(estimator.result_, *feature, **settings)
         return made
 
     @abstractmethod
     def spec(self) -> Figure:
-        """What is drawn, as data that every renderer takes."""
+        """The figure as data that every renderer accepts."""
 
     def plot(self, axes: Sequence[Axes] | None = None) -> Self:
-        """Draw on as many axes as there are panels, or on a new figure."""
+        """Draw on given axes, one per panel, or on a new figure."""
         from modifind.charts.matplotlib import draw
 
         figure = self.spec()
@@ -75,7 +75,7 @@ class Display(ABC):
         return self
 
     def savefig(self, path: str | os.PathLike[str]) -> None:
-        """Save the figure in the format that the name ends in, such as .svg, .png or .pdf; whole or not at all.
+        """Save the figure, atomically, in the format of the file name's suffix, such as .svg, .png or .pdf.
 
         Examples
         --------
@@ -91,7 +91,7 @@ class Display(ABC):
         write_bytes(path, buffer.getvalue())
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]] | None:
-        """The figure in a notebook; figures that the user made are shown by whoever made them."""
+        """The figure for notebooks; figures created by the user are left for them to show."""
         if self.figure_ is None or not self._own_figure:
             return None
         buffer = io.BytesIO()
@@ -101,7 +101,7 @@ class Display(ABC):
 
 
 class SingleDisplay(Display):
-    """A figure of one panel.
+    """Base class of figures with one panel.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class SingleDisplay(Display):
 
 @dataclass(eq=False, repr=False)
 class AlongDisplay(Display):
-    """A figure of a curve along the values of one feature."""
+    """Base class of figures along the values of one feature."""
 
     feature: str
     curve: pd.DataFrame
@@ -132,7 +132,7 @@ class AlongDisplay(Display):
 
     @classmethod
     def from_result(cls, result: SelectionResult, feature: str) -> Self:
-        """The figure of one feature of a result; of a group, of one of its columns."""
+        """Figure of one feature of a result, or of one column of a group."""
         column = column_of(result, feature, cls.what)
         return cls(feature, result.curve(column), discrete=result.kind(column) == "discrete", words=Words.of(result))
 
@@ -143,7 +143,7 @@ class AlongDisplay(Display):
 
 
 def column_of(result: SelectionResult, feature: Any, what: str) -> str:
-    """The column of a feature, whose `what` are to be drawn; a group has several, and the error names them."""
+    """Column to draw for a feature; a group has several, which the error names."""
     feature = str(feature)
     columns = result.groups.get(feature, [feature])
     if len(columns) > 1:
@@ -155,7 +155,7 @@ def column_of(result: SelectionResult, feature: Any, what: str) -> str:
 
 
 def caption_along(places: Places, title: str, note: str, texts: Sequence[str]) -> Caption:
-    """Words of a figure along a feature; what stands for it has the first and the last point, or all of a few."""
+    """Caption of a figure along a feature; its text alternative has the first and last point, or all of a few."""
     shown = range(len(texts)) if len(texts) <= 4 else (0, len(texts) - 1)
     points = ". ".join(f"{places.labels[k]}: {texts[k]}" for k in shown) or "Nothing is known"
     return Caption(title, note, f"{title} along {places.name}. {points}.", tuple(texts))
@@ -190,7 +190,7 @@ class ImportanceDisplay(SingleDisplay):
 
     @classmethod
     def from_result(cls, result: SelectionResult, *, max_features: int = 30) -> ImportanceDisplay:
-        """All selected features and the most important others, `max_features` in all; none that were not tested."""
+        """All selected features and the most important others, `max_features` in total; untested ones are omitted."""
         known = result.table[result.table["importance"].notna()]
         table = known.sort_values(["selected", "importance"], ascending=False).head(max_features)
         table = table.sort_values("importance", ascending=False)
@@ -202,7 +202,7 @@ class ImportanceDisplay(SingleDisplay):
         )
 
     def spec(self) -> Figure:
-        """Bars with p-values beside them."""
+        """Bars with p-values next to them."""
         places = Places.listed(self.names)
         roles = tuple("selected" if chosen else "plain" for chosen in self.selected)
         stars = ["★ " if chosen else "" for chosen in self.selected]
@@ -273,7 +273,7 @@ ARMS = ("treated", "control")
 
 @dataclass(eq=False, repr=False)
 class OverlapDisplay(SingleDisplay):
-    """Histograms of the propensity scores, one arm above and one below: where one is empty there is no overlap.
+    """Histograms of the propensity scores, one arm above and one below; overlap is lacking where one is empty.
 
     Parameters
     ----------
@@ -327,16 +327,16 @@ class OverlapDisplay(SingleDisplay):
         return Figure((panel,), 2.5)
 
 
-MAX_ABREAST = 3
+MAX_SIDE_BY_SIDE = 3
 TWO_SIDED = 1.96
 
 
 @dataclass(eq=False, repr=False)
 class CalibrationDisplay(Display):
-    """Distances of the distributions of the features from held-out rows, or histograms for chosen features.
+    """Distances between the features' distributions and held-out rows, or histograms for chosen features.
 
-    The probability integral transform (PIT) of a feature is uniform where its estimated distribution given the other
-    features is right: the Kolmogorov-Smirnov distance is then near zero, and each tenth holds a tenth of the rows.
+    The probability integral transform (PIT) of a feature is uniform if its estimated distribution given the other
+    features is correct: the Kolmogorov-Smirnov distance is then near zero, and each tenth holds a tenth of the rows.
 
     Parameters
     ----------
@@ -367,7 +367,7 @@ class CalibrationDisplay(Display):
     def from_result(
         cls, result: SelectionResult, *, features: str | Sequence[str] | None = None, max_features: int = 30
     ) -> CalibrationDisplay:
-        """The distributions of a result: distances of the `max_features` worst fits, or histograms of `features`."""
+        """Distances of the `max_features` worst fits of a result, or histograms of `features`."""
         distances = result.diagnostics.get("pit_distance", pd.Series(dtype=float)).dropna()
         limits = result.checks.loc[result.checks["name"] == "conditional_fit", "threshold"]
         limit = float(limits.iloc[0]) if len(limits) else None
@@ -390,7 +390,7 @@ class CalibrationDisplay(Display):
         reach = 1.1 * max(float(np.nanmax(shares, initial=0.0)), 1.5 / n_tenths)
         named = zip(map(str, self.histograms.index), shares, strict=True)
         panels = tuple(self._histogram(name, tenths, reach) for name, tenths in named)
-        columns = min(n, MAX_ABREAST)
+        columns = min(n, MAX_SIDE_BY_SIDE)
         return Figure(panels, 0.5 + 1.35 * -(-n // columns), columns=columns)
 
     def _distances(self) -> Figure:
@@ -421,7 +421,7 @@ class CalibrationDisplay(Display):
 
 
 def _histograms(result: SelectionResult, features: str | Sequence[str]) -> pd.DataFrame:
-    """Shares by tenths of the features that are asked for."""
+    """Shares by tenths of the requested features."""
     chosen = [features] if isinstance(features, str) else [str(name) for name in features]
     known = result.pit_histogram.dropna()
     absent = [name for name in chosen if name not in known.index]

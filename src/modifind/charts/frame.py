@@ -1,4 +1,4 @@
-"""Marks of a panel as SVG: scales, shapes, and the frame that places one within the other."""
+"""Panels as SVG: scales, shapes, and the frame that maps data to pixels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from modifind.charts.spec import Band, Bars, Line, Panel, Rule, Texts, alone
 
 
 class Drawing:
-    """Marks of one figure, in the order of drawing."""
+    """Shapes of one figure, in drawing order."""
 
     def __init__(self, width: float, height: float) -> None:
         self.width = width
@@ -26,7 +26,7 @@ class Drawing:
         self._marks: list[str] = []
 
     def path(self, points: Iterable[tuple[float, float]], style: str, *, closed: bool = False) -> None:
-        """A line through points, or the area that it encloses."""
+        """A polyline, or a filled polygon if `closed`."""
         steps = _steps(points)
         if len(steps) > 1:
             (x, y), *others = steps
@@ -38,7 +38,7 @@ class Drawing:
         self.path([(x1, y1), (x2, y2)], style)
 
     def rect(self, x: float, y: float, width: float, height: float, style: str, *, radius: float = 0.0) -> None:
-        """A box."""
+        """A rectangle."""
         corner = f' rx="{_short(radius)}"' if radius else ""
         self._marks.append(
             f'<rect class="{style}" x="{_short(x)}" y="{_short(y)}" width="{_short(max(width, 0))}" '
@@ -60,14 +60,14 @@ class Drawing:
         room: float | None = None,
         middle: bool = False,
     ) -> None:
-        """A label; where it is cut to fit the room, the whole of it shows when pointed at."""
+        """A label, shortened to the given room; the full text is shown on hover."""
         shown = text if room is None else shortened(text, room, middle=middle)
         title = "" if shown == " ".join(str(text).split()) else f"<title>{escape(text)}</title>"
         place = f'x="{_short(x)}" y="{_short(y)}" text-anchor="{anchor}"'
         self._marks.append(f'<text class="{style}" {place}>{title}{escape(shown)}</text>')
 
     def svg(self, label: str) -> Markup:
-        """The figure, with a text that stands for it."""
+        """The figure as SVG, with a text alternative."""
         return Markup(
             f'<svg viewBox="0 0 {_short(self.width)} {_short(self.height)}" role="img" '
             f'aria-label="{escape(label)}">{"".join(self._marks)}</svg>'
@@ -75,7 +75,7 @@ class Drawing:
 
 
 def _steps(points: Iterable[tuple[float, float]]) -> list[tuple[int, int]]:
-    """Start and steps of a line in tenths; steps that go on in the same direction are one.
+    """Start and steps of a polyline in tenths of a pixel, with consecutive steps in one direction merged.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def _short(value: float) -> str:
 
 @dataclass(frozen=True)
 class Scale:
-    """A straight line from values, or from their logarithms, to places in a drawing.
+    """Linear map from values, or from their logarithms, to pixels.
 
     Parameters
     ----------
@@ -123,20 +123,20 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """Place of a value."""
+        """Pixel of a value."""
         low, high, here = map(math.log, (self.low, self.high, value)) if self.log else (self.low, self.high, value)
         return self.start + (here - low) / (high - low) * (self.stop - self.start)
 
     def at(self, values: Array) -> Array:
-        """Places of values."""
+        """Pixels of values."""
         return np.array([self(value) for value in values])
 
     def clipped(self, values: Array) -> Array:
-        """Places of values, none beyond the ends."""
+        """Pixels of values, limited to the ends."""
         return np.clip(self.at(values), min(self.start, self.stop), max(self.start, self.stop))
 
     def ticks(self, most: int = 5) -> list[tuple[float, str]]:
-        """Round values within the range, with their texts.
+        """Round values within the range, with their labels.
 
         Examples
         --------
@@ -169,15 +169,15 @@ def _tick_text(value: float, digits: int) -> str:
 
 
 THIN, BOX = 5.0, 20.0  # bands of categories, and of boxes of width 1
-ASIDE = 40.0  # room of the rows without a value
+MISSING_WIDTH = 40.0  # room of the rows without a value
 ARROWS = {True: "← →", False: "↑ ↓"}  # to points beyond the ends of an axis from left to right, and from top to bottom
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A panel within a drawing: pixels of its places, scales of places and of numbers, and the ends of its places.
+    """A panel within a drawing: pixels of its positions, scales of both axes, and their ends.
 
-    Categories in rows are `turned`: their numbers run from left to right.
+    Categories in rows are `turned`: their values run from left to right.
     """
 
     drawing: Drawing
@@ -190,11 +190,11 @@ class Frame:
 
     @cached_property
     def _joined(self) -> NDArray[np.bool_]:
-        """Which places a line leads through: those of numbers."""
+        """Positions that a line connects: those of numbers."""
         return ~self.panel.places.missing & (not self.turned)
 
     def draw(self) -> None:
-        """All marks of the panel, and the names of its lines."""
+        """Draw all marks of the panel, and the names of its lines."""
         for mark in self.panel.marks:
             if isinstance(mark, Line):
                 self._line(mark)
@@ -210,7 +210,7 @@ class Frame:
         self._name_lines()
 
     def spots(self) -> list[list[float]]:
-        """Pixels of the numbers at each place, for those who point at it."""
+        """Pixels of the values at each position, for hovering."""
         drawn = [
             np.where(self._beyond(mark.values), np.nan, self.values.clipped(mark.values))
             for mark in self.panel.marks
@@ -225,24 +225,24 @@ class Frame:
         self.drawing.path([self._turn(*point) for point in zip(at, values, strict=True)], style, closed=closed)
 
     def _box(self, at: float, size: float, values: tuple[float, float], style: str, *, radius: float = 0.0) -> None:
-        """A box in the middle of a place, between two numbers."""
+        """A box centred at a position, between two values."""
         low, high = min(values), max(values)
         x, y = self._turn(at - size / 2, low)
         width, height = self._turn(size, max(high - low, 1.5 * self.turned))
         self.drawing.rect(x, y, width, height, style, radius=radius)
 
     def _single(self, known: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """Places that no line leads through or to: those of categories, and numbers without a neighbour."""
+        """Positions without a connecting line: categories, and numbers without a neighbour."""
         return np.flatnonzero((known & ~self._joined) | alone(known & self._joined))
 
     def _beyond(self, values: Array) -> Array:
-        """-1 and 1 where a point, of too few rows, lies before and after the ends of the axis; lines go along these."""
+        """-1 or 1 for points of too few rows below or above the ends of the axis, along which lines are drawn."""
         far = np.round(self.values.at(values) - self.values.clipped(values))
         return np.where(self._joined, 0, np.sign(np.nan_to_num(far))).astype(int)
 
     def _aside(self, k: Any, shift: float) -> float:
-        """Where one of several points of a category, or of the rows without a value, is."""
-        room = self.places(1.0) - self.places(0.0) if self.turned else ASIDE * self.panel.places.missing[k]
+        """Position of one of several points of a category, or of the missing values."""
+        room = self.places(1.0) - self.places(0.0) if self.turned else MISSING_WIDTH * self.panel.places.missing[k]
         return float(self.at[k] + room * shift)
 
     def _line(self, mark: Line) -> None:
@@ -291,7 +291,7 @@ class Frame:
             self._path(self.sides, [self.values(mark.at)] * 2, mark.role)
 
     def _name_lines(self) -> None:
-        """Labels at the ends of lines, moved apart where they would touch."""
+        """Labels at the ends of lines, moved apart to avoid overlap."""
         ends: list[tuple[float, float, Line]] = []
         for mark in self.panel.marks:
             if isinstance(mark, Line) and mark.label:
@@ -307,7 +307,7 @@ def _style(style: str, unsure: bool | np.bool_) -> str:
 
 
 def spread_apart(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Places of labels moved as little as it takes to be `gap` apart, and between low and high where there is room.
+    """Positions of labels, moved as little as necessary to be `gap` apart, and within low and high if there is room.
 
     Examples
     --------
@@ -331,7 +331,7 @@ def spread_apart(places: Sequence[float], gap: float, low: float, high: float) -
 
 
 def runs(known: NDArray[np.bool_], low: NDArray[np.bool_]) -> list[tuple[slice, bool]]:
-    """Stretches of neighbours that are known, cut where support begins or ends; a cut point belongs to both."""
+    """Runs of adjacent known points, split where support starts or ends; a split point belongs to both."""
     stretches: list[tuple[slice, bool]] = []
     for k in range(len(known) - 1):
         if not (known[k] and known[k + 1]):

@@ -1,4 +1,4 @@
-"""For whom: average effects by subgroup, and bounds on how effects differ between persons."""
+"""Heterogeneity: average effects by subgroup, and bounds on how effects vary between individuals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MIN_RATIO_TICKS, MAX_RATIO_TICKS = 3, 6
 
 @dataclass(eq=False, repr=False)
 class ForestDisplay(SingleDisplay):
-    """Average effect in every subgroup with its limits, selected features first; the dashed line is the effect overall.
+    """Average effect with limits in every subgroup, selected features first; the dashed line is the overall effect.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class ForestDisplay(SingleDisplay):
     def from_result(
         cls, result: SelectionResult, *, max_features: int = MAX_FOREST_FEATURES, simultaneous: bool = False
     ) -> ForestDisplay:
-        """The selected features, most significant first, and others up to `max_features` in all."""
+        """The selected features, most significant first, and others up to `max_features` in total."""
         if not len(result.subgroups):
             raise ValueError("this result has no effects by subgroup; fit again with explain=True to have them")
         table = result.table.sort_values(["selected", "p_value"], ascending=[False, True], kind="stable")
@@ -101,7 +101,7 @@ class ForestDisplay(SingleDisplay):
         )
 
     def limits(self) -> pd.DataFrame:
-        """The subgroups with the limits that are drawn."""
+        """The subgroups with the displayed limits."""
         if not self.simultaneous:
             return self.subgroups
         tail = 0.025 / max(int(self.subgroups["effect"].notna().sum()), 1)
@@ -112,7 +112,7 @@ class ForestDisplay(SingleDisplay):
         return self.subgroups.assign(low=effect - reach, high=effect + reach)
 
     def spec(self) -> Figure:
-        """A row for every feature, one for each of its subgroups below it, and columns of numbers beside them."""
+        """A row for every feature, one below it for each of its subgroups, and columns of numbers."""
         rows, short = self._rows(), self.words.short
         effect, low, high = np.array([row.limits for row in rows]).reshape(-1, 3).T
         labels, heads = tuple(row.label for row in rows), tuple(row.head for row in rows)
@@ -142,7 +142,7 @@ class ForestDisplay(SingleDisplay):
         return Figure((panel,), 0.9 + 0.2 * len(rows), width=WIDTH)
 
     def _rows(self) -> list[_Row]:
-        """All rows, from top to bottom."""
+        """All rows, top to bottom."""
         rows, ratio = [], self.words.is_ratio
         whole = _three(self.overall, ("mean_effect", "mean_effect_low", "mean_effect_high"))
         if not math.isnan(whole[0]):
@@ -166,14 +166,14 @@ class ForestDisplay(SingleDisplay):
         return _Row(label, limits, head=False, few=few, n=counts, text=text or nothing, said=said)
 
     def _about(self, rows: list[_Row]) -> str:
-        """What stands for the figure where it is not seen."""
+        """Text alternative of the figure."""
         texts = [f"{row.label}: {row.text}".strip() for row in rows if not row.head]
         return f"{self.words.effect.capitalize()} by subgroup, {self.words.outcome}. {'; '.join(texts)}."
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A row of the figure: a heading or a subgroup, with its effect and the texts beside it."""
+    """A row of the figure: a heading or a subgroup, with its effect and texts."""
 
     label: str
     limits: tuple[float, float, float] = (math.nan,) * 3  # around the effect, which is the first
@@ -186,7 +186,7 @@ class _Row:
 
 
 def _ratio_axis(panel: Panel) -> dict[str, Any]:
-    """Ends and ticks of an axis of ratios, which is a logarithm; a ratio of few rows is not drawn to its end."""
+    """Ends and ticks of a log axis of ratios; ratios of few rows do not extend it."""
     sure, weak = panel.values
     rules = [mark.at for mark in panel.marks if isinstance(mark, Rule)]
     inside = [min(max(value, 1 / MAX_DRAWN_RATIO), MAX_DRAWN_RATIO) for value in (sure or weak)]
@@ -209,7 +209,7 @@ def _counts(n_treated: int, n_control: int) -> str:
 
 
 def _largest(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of the subgroups of a feature those with the most rows, in their order."""
+    """The subgroups of a feature with the most rows, in order."""
     size = rows["n_treated"] + rows["n_control"]
     return rows.loc[sorted(size.sort_values(ascending=False, kind="stable").index[:MAX_FOREST_LEVELS])]
 
@@ -242,7 +242,7 @@ DEFAULT = ("sd", "corr", "benefit")
 
 @dataclass(eq=False, repr=False)
 class BoundsDisplay(Display):
-    """Sharp bounds on the spread of the effect, the correlation of both outcomes and the share who benefit.
+    """Sharp bounds on the spread of the effect, the correlation of potential outcomes and the share who benefit.
 
     The truth lies anywhere between the lower and the upper bound, and no amount of data can say where; outer bars or
     lines are 95% limits of the bounds.
@@ -292,7 +292,7 @@ class BoundsDisplay(Display):
     def from_result(
         cls, result: SelectionResult, feature: str, *, quantities: Sequence[str] = DEFAULT
     ) -> BoundsDisplay:
-        """The bounds along one feature of a result; of a group, along one of its columns."""
+        """Bounds along one feature of a result, or along one column of a group."""
         column = column_of(result, feature, "bounds")
         if column not in result.bounds:
             there = ", ".join(map(repr, result.bounds)) or "none"
@@ -305,7 +305,7 @@ class BoundsDisplay(Display):
         return cls(feature, bounds, discrete=discrete, tests=tests, quantities=quantities, words=words)
 
     def spec(self) -> Figure:
-        """A panel for each quantity, one below the other; beside each other where categories have short names."""
+        """A panel for each quantity, stacked; side by side if categories have short names."""
         places = Places.along(self.feature, self.bounds, discrete=self.discrete)
         longest = max((len(line) for label in places.ticked for line in label.split("\n")), default=0)
         stacked = 1 if places.sideways and longest <= SHORT else len(self.quantities)
@@ -340,7 +340,7 @@ class BoundsDisplay(Display):
         return f"between {low} and {high}{outer}"
 
     def _p_values(self, name: str) -> dict[str, float]:
-        """P-values of whether midpoint and width of the bounds change along the feature."""
+        """P-values for a change of midpoint or width of the bounds along the feature."""
         if self.tests is None or "quantity" not in self.tests:
             return {}
         rows = self.tests[self.tests["quantity"] == ("var" if name == "sd" else name)]

@@ -1,4 +1,4 @@
-"""Words of figures and reports: the user's names as plain text, wrapped or shortened where long, and numbers."""
+"""Text of figures and reports: names as plain text, wrapped or shortened, and formatted numbers."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ HYPHEN = re.compile(r"(?<![\w.)-])-(?=\.?\d)")
 MIN_FIXED, MAX_FIXED = 1e-4, 1e7  # numbers that are written without a power of ten
 TAIL = 9  # letters kept of the end of a long name, which often tells it from its neighbours
 LETTER = 6.2  # pixels of a letter of the labels of a drawing
-BARE = frozenset(("yes", "no", "y", "n", "true", "false", "0", "1", "2"))  # arms that say nothing by themselves
+UNINFORMATIVE_LABELS = frozenset(
+    ("yes", "no", "y", "n", "true", "false", "0", "1", "2")
+)  # arms that say nothing by themselves
 
 
 def shown(name: Any, width: int = 26, lines: int = 2) -> str:
-    """A name on at most `lines` lines of about `width` letters; the middle of a longer one is left out.
+    """A name on at most `lines` lines of about `width` characters, shortened in the middle if longer.
 
     Examples
     --------
@@ -55,7 +57,7 @@ def shown(name: Any, width: int = 26, lines: int = 2) -> str:
 
 
 def wrap(text: str, width: int) -> str:
-    r"""Text on lines of at most `width` letters, broken at spaces and after signs such as the underscore.
+    r"""Wrap text to lines of at most `width` characters, at spaces and after characters such as the underscore.
 
     Examples
     --------
@@ -73,7 +75,7 @@ def wrap(text: str, width: int) -> str:
 
 
 def tick_labels(values: Iterable[Any], width: int = 26) -> list[str]:
-    """Labels of categories in their order, told apart by a number where shortening makes them the same.
+    """Labels of categories, numbered if shortening makes them equal.
 
     Examples
     --------
@@ -90,7 +92,7 @@ def tick_labels(values: Iterable[Any], width: int = 26) -> list[str]:
 
 
 def shortened(text: str, room: float, *, middle: bool = False) -> str:
-    """Text that fits into so many pixels, with an ellipsis where something is left out: the end, or the middle.
+    """Text shortened to a width in pixels, with an ellipsis at the end or in the middle.
 
     Examples
     --------
@@ -106,12 +108,12 @@ def shortened(text: str, room: float, *, middle: bool = False) -> str:
 
 
 def _fitting(text: str, room: float) -> str:
-    """As many letters from the beginning as there is room for."""
+    """The longest prefix that fits."""
     return text[: sum(width <= room for width in accumulate(map(text_width, text)))]
 
 
 def typographic(text: str) -> str:
-    """Text in which a hyphen before a number is a true minus sign.
+    """Text with true minus signs instead of hyphens before numbers.
 
     Examples
     --------
@@ -122,12 +124,12 @@ def typographic(text: str) -> str:
 
 
 def text_width(text: str) -> float:
-    """About how many pixels a text takes in the labels of a drawing."""
+    """Approximate width in pixels of a text in a drawing."""
     return sum(2 * LETTER if unicodedata.east_asian_width(letter) in "WF" else LETTER for letter in text)
 
 
 def value_text(value: Any) -> str:
-    """A value of a feature in words: a category's name, a number in few digits, or "missing".
+    """A feature value as text: a category's name, a number in few digits, or "missing".
 
     Examples
     --------
@@ -143,7 +145,7 @@ def value_text(value: Any) -> str:
 
 
 def number(value: float) -> str:
-    """A number as people read it: three digits, thousands apart, a true minus sign.
+    """A number for readers: three digits, separated thousands, a true minus sign.
 
     Examples
     --------
@@ -159,14 +161,14 @@ def number(value: float) -> str:
 
 
 def percent(value: float, digits: int = 1) -> str:
-    """A share of a hundred."""
+    """A share as a percentage."""
     return "not known" if math.isnan(value) else f"{100 * value:.{digits}f}%".replace("-", MINUS)
 
 
 def with_limits(value: float, low: float, high: float, *, ratio: bool = False) -> str:
-    """A number with its limits where these are known, all with the decimals that their distance has a use for.
+    """A number with its limits if known, all with as many decimals as their width warrants.
 
-    Ratios have two decimals, or more, as readers expect of them.
+    Ratios have at least two decimals, as is customary.
 
     Examples
     --------
@@ -188,7 +190,7 @@ def with_limits(value: float, low: float, high: float, *, ratio: bool = False) -
 
 @dataclass(frozen=True)
 class Words:
-    """What the arms, the outcome and those whom effects are about are called.
+    """Names of the arms, the outcome and the target population for use in text.
 
     Parameters
     ----------
@@ -222,7 +224,7 @@ class Words:
 
     @classmethod
     def of(cls, result: SelectionResult) -> Words:
-        """The words of a result."""
+        """Names used by a result."""
         settings = result.settings
         few = bool(settings.get("outcome_levels"))
         two = few and any(frame["outcome"].nunique() == 2 for frame in result.densities.values())
@@ -240,7 +242,7 @@ class Words:
 
     @property
     def short(self) -> Words:
-        """As they are written at axes and in legends."""
+        """Short names for axes and legends."""
         outcome = shown(self.outcome, 24, lines=1)
         return Words(
             shown(self.treated, 14, lines=1),
@@ -252,37 +254,37 @@ class Words:
 
     @property
     def difference(self) -> str:
-        """What a difference is."""
+        """Name of a difference."""
         return f"{self.treated} minus {self.control}"
 
     @property
     def is_ratio(self) -> bool:
-        """Whether the arms' averages are compared by a ratio."""
+        """Whether the arms' averages are compared as a ratio."""
         return self.scale != "difference"
 
     @property
     def neutral(self) -> float:
-        """What an effect is where there is none."""
+        """Value of no effect."""
         return float(self.is_ratio)
 
     @property
     def effect(self) -> str:
-        """What the effect on the average is called."""
+        """Name of the average effect."""
         return effect_name(self.kind, self.scale) if self.is_ratio else "average effect"
 
     @property
     def parts(self) -> tuple[str, str, str]:
-        """What is called the mean, the spread and the shape in results."""
+        """Names of mean, spread and shape."""
         return ("any", "how much", "shape") if self.kind == "amount" else ("average", "spread", "shape")
 
     @property
     def whom(self) -> str:
-        """Whom effects are about, in a few words."""
+        """The target population, in a few words."""
         return SHORT_NAMES.get(self.population, self.population)
 
     @property
     def effect_label(self) -> str:
-        """What stands at an axis of average effects."""
+        """Axis label of average effects."""
         if self.is_ratio:
             return f"{self.short.outcome}: {self.effect}, {self.short.treated} / {self.short.control}"
         unit = f" ({shown(self.unit, 14, lines=1)})" if self.unit else ""
@@ -290,47 +292,47 @@ class Words:
 
     @property
     def sides(self) -> str:
-        """Which side of such an axis is better; nothing where that is not known."""
+        """Which side of such an axis is better; empty if unknown."""
         return {"lower": "← better | worse →", "higher": "← worse | better →"}.get(self.better, "")
 
     def favours(self, effect: float) -> str:
-        """Whether an effect is a benefit or harm; nothing where it is not known which outcomes are better."""
+        """Whether an effect is a benefit or harm; empty if the better direction is unknown."""
         if not self.better or not effect:
             return ""
         return "benefit" if (effect > 0) == (self.better == "higher") else "harm"
 
     @property
     def the_effect(self) -> str:
-        """What a modifier changes: "the effect of drug compared with placebo"."""
+        """The object of modification: "the effect of drug compared with placebo"."""
         if (self.treated, self.control) == ("treatment", "control"):
             return "the effect of the treatment"
         return f"the effect of {shortened(self.treated, 400)} compared with {shortened(self.control, 400)}"
 
     @property
     def compared(self) -> str:
-        """What of the outcome the arms are compared by: the outcome, its chance or its odds."""
+        """The quantity compared between arms: the outcome, its probability or its odds."""
         if self.scale == "odds_ratio":
             return f"the odds of {'a higher ' * (self.kind == 'ordinal')}{self.outcome}"
         return f"the chance of {self.outcome}" if self.binary else self.outcome
 
     @property
     def on_average(self) -> str:
-        """What an average effect is one on."""
+        """The quantity that an average effect refers to."""
         return f"on {'' if self.compared.startswith('the ') else 'the average of '}{self.compared}"
 
     @property
     def question(self) -> str:
-        """What the report answers; of long names the beginning."""
+        """The question that the report answers, with long names shortened."""
         subject = "the treatment" if self.treated == "treatment" else shortened(self.treated, 400)
         return f"The effect of {subject} on {shortened(self.outcome, 400)}"
 
 
 def _arms(settings: Mapping[str, Any]) -> tuple[str, str]:
-    """Names of the arms: labels that say nothing by themselves stand beside the treatment's name."""
+    """Names of the arms: uninformative labels are prefixed with the name of the treatment."""
     treated, control = (str(settings.get(f"{arm}_label", arm)) for arm in ("treated", "control"))
     if treated in ("1", "1.0", "True") and control in ("0", "0.0", "False"):
         return "treatment", "control"
-    if settings.get("treatment_name") and {treated.lower(), control.lower()} <= BARE:
+    if settings.get("treatment_name") and {treated.lower(), control.lower()} <= UNINFORMATIVE_LABELS:
         return f"{settings['treatment_name']} = {treated}", f"{settings['treatment_name']} = {control}"
     return treated, control
 

@@ -1,4 +1,4 @@
-"""Figures by matplotlib: half a printed page wide, in colours that stay apart for colour-blind readers and in grey."""
+"""Matplotlib renderer: figures half a printed page wide, in colours distinct for colour-blind readers and in grey."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MAX_OUTCOME_TICKS = 6  # ticks of an outcome with few values
 
 @dataclass(frozen=True)
 class RoleStyle:
-    """How a role is drawn: the line style, the marker and the hatch tell it apart without its colour."""
+    """Style of a role: line style, marker and hatch distinguish it without colour."""
 
     colour: str
     line: Any = "-"
@@ -82,14 +82,14 @@ BAR_SHADES = {"treated": 0.75, "rank": 0.6, "witness": 0.55}
 
 
 def make_figure(width: float, height: float, dpi: float | None = None) -> Figure:
-    """A figure that belongs to no window, so that nothing is left open and any backend will do."""
+    """A figure without a window, so that nothing stays open and any backend works."""
     figure = Figure(figsize=(width, height), layout="constrained", dpi=dpi)
     FigureCanvasAgg(figure)
     return figure
 
 
 def tidy(axes: Axes, *, tick_size: float = 9, title_size: float = 10) -> None:
-    """Keep only the lines that carry information."""
+    """Remove lines that carry no information."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     axes.tick_params(colors=INK, labelsize=tick_size)
@@ -97,12 +97,12 @@ def tidy(axes: Axes, *, tick_size: float = 9, title_size: float = 10) -> None:
 
 
 def draw(figure: spec.Figure, axes: Sequence[Axes] | None = None) -> tuple[Any, list[Axes]]:
-    """Draw the panels on axes, or on those of a new figure; gives the figure and the axes."""
+    """Draw the panels on given axes, or on a new figure; return the figure and the axes."""
     return _draw_new(figure) if axes is None else _draw_on(figure, list(axes))
 
 
 def _draw_new(figure: spec.Figure) -> tuple[Figure, list[Axes]]:
-    """A figure with one legend, and names and numbers of axes at its left and bottom only."""
+    """Draw a new figure with one legend, and axis labels at its left and bottom only."""
     sheet, axes = _sheet(figure)
     for k, (ax, panel) in enumerate(zip(axes, figure.panels, strict=True)):
         _draw_panel(ax, panel, figure.columns)
@@ -120,7 +120,7 @@ def _draw_new(figure: spec.Figure) -> tuple[Figure, list[Axes]]:
 
 
 def _draw_on(figure: spec.Figure, axes: list[Axes]) -> tuple[Any, list[Axes]]:
-    """The user's axes, with the legend on the first of them, below what else stands there."""
+    """Draw on the user's axes, with the legend on the first, below any existing text."""
     entries = _entries(figure)
     rows = -(-len(entries) // figure.legend_columns)
     for k, (ax, panel) in enumerate(zip(axes, figure.panels, strict=True)):
@@ -130,7 +130,7 @@ def _draw_on(figure: spec.Figure, axes: list[Axes]) -> tuple[Any, list[Axes]]:
 
 
 def _entries(figure: spec.Figure) -> list[tuple[Any, str]]:
-    """What the legend shows, each meaning once, few rows last."""
+    """Legend entries without duplicates, weak support last."""
     keys: dict[str, Key] = {}
     for key in (key for panel in figure.panels for key in panel.all_keys if key.role != "neutral"):
         keys.setdefault(key.text, key)
@@ -138,7 +138,7 @@ def _entries(figure: spec.Figure) -> list[tuple[Any, str]]:
 
 
 def _sheet(figure: spec.Figure) -> tuple[Figure, list[Axes]]:
-    """A new figure with axes for the panels, those of a stack one below the other."""
+    """A new figure with axes for the panels, those of a stack below each other."""
     sheet, stack = make_figure(figure.width, figure.height, DPI), len(figure.ratios)
     n = len(figure.panels) // stack
     blocks = -(-n // figure.columns)
@@ -148,7 +148,7 @@ def _sheet(figure: spec.Figure) -> tuple[Figure, list[Axes]]:
 
 
 def _draw_panel(ax: Axes, panel: Panel, crowd: int = 1, lift: float = 0.0) -> None:
-    """One panel; `lift` is how many points above the axes its title and its remark stand."""
+    """Draw one panel; `lift` is the height in points of its title and note above the axes."""
     before = (ax.get_xlim() if panel.places.sideways else ax.get_ylim()) if ax.has_data() else ()
     axis = _ValueAxis(ax, panel)
     for mark in sorted(panel.marks, key=lambda mark: isinstance(mark, Rule)):  # rules lie below, and are added last
@@ -167,7 +167,7 @@ def _draw_panel(ax: Axes, panel: Panel, crowd: int = 1, lift: float = 0.0) -> No
 
 
 class _ValueAxis:
-    """What is drawn over places: numbers from left to right, categories beside or below each other."""
+    """Draws marks along positions: numbers from left to right, categories next to or below each other."""
 
     def __init__(self, ax: Axes, panel: Panel) -> None:
         self.ax, self.panel, self.places = ax, panel, panel.places
@@ -182,11 +182,11 @@ class _ValueAxis:
         self.weak = places.weak
 
     def look(self, role: str) -> RoleStyle:
-        """How a role looks; grey where all of the panel rests on few rows."""
+        """Style of a role; grey if the whole panel has weak support."""
         return replace(STYLES[role], colour=FAINT) if self.panel.weak else STYLES[role]
 
     def draw(self, mark: Mark) -> None:
-        """One mark."""
+        """Draw one mark."""
         if isinstance(mark, Line):
             self._line(mark, self.look(mark.role))
         elif isinstance(mark, Band):
@@ -204,7 +204,7 @@ class _ValueAxis:
         return (values, at) if self.places.sideways else (at, values)
 
     def _line(self, mark: Line, look: RoleStyle) -> None:
-        """A line over numbers, points over categories, and what rests on few rows in grey."""
+        """A line over numbers, points over categories, with weak support in grey."""
         if self.along.any():
             x, y, weak = self.at[self.along], mark.values[self.along], self.weak[self.along]
             single = np.flatnonzero(alone(~weak & np.isfinite(y))).tolist() if mark.points else []
@@ -225,7 +225,7 @@ class _ValueAxis:
                 self.ax.plot(*hollow, markerfacecolor="white", markeredgecolor=FAINT, **marks)
 
     def _band(self, mark: Band, look: RoleStyle) -> None:
-        """An area over numbers; bars or boxes over categories, hatched or dotted where there are few rows."""
+        """An area over numbers; bars or boxes over categories, hatched or dotted if support is weak."""
         weak, fill = self.weak & mark.marks_weak, {"color": look.colour, "alpha": look.shade, "linewidth": 0}
         if self.along.any():
             where = (~weak[self.along]).tolist()
@@ -252,7 +252,7 @@ class _ValueAxis:
             self.ax.bar(at, size, bottom=start, width=width, **fill)
 
     def _bars(self, mark: Bars) -> None:
-        """Bars from zero, hatched or hollow as their role is, with their limits."""
+        """Bars from zero, hatched or hollow by role, with their limits."""
         at, look = self.at + mark.shift, self.look(mark.role)
         roles = [STYLES[role].colour for role in mark.roles]
         hatch = WEAK_HATCH if self.panel.weak else look.hatch
@@ -275,7 +275,7 @@ class _ValueAxis:
         across(mark.at, color=look.colour, linestyle=look.line, linewidth=look.width, zorder=zorder)
 
     def hatch(self) -> None:
-        """Mark the stretches of numbers where there are few rows, as far as the bands reach."""
+        """Hatch the ranges of numbers with weak support, as far as the bands extend."""
         bands = [mark for mark in self.panel.marks if isinstance(mark, Band) and mark.marks_weak]
         if not bands or not self.weak[self.along].any():
             return
@@ -283,7 +283,7 @@ class _ValueAxis:
         self._area(Band("unsure", low, high), where=beside(self.weak[self.along]).tolist(), zorder=1.5, **WEAK)
 
     def finish(self, crowd: int) -> None:
-        """Ticks and names of both axes; less of both where panels stand beside each other."""
+        """Ticks and labels of both axes, fewer if panels are side by side."""
         ax, panel, places = self.ax, self.panel, self.places
         label = panel.label if crowd > 1 or not panel.unit else f"{panel.label}\n({panel.unit})"
         if places.sideways:
@@ -303,7 +303,7 @@ class _ValueAxis:
         self._value_ticks(crowd)
 
     def _columns(self) -> None:
-        """Names of rows from the left, headings among them, and texts beside them."""
+        """Left-aligned row names and headings, and columns of text."""
         heads = self.places.heads
         if not heads:
             return
@@ -322,7 +322,7 @@ class _ValueAxis:
     def _beside(
         self, text: str, at: float, shift: float, size: float, *, right: bool = False, bold: bool = False
     ) -> None:
-        """A text beside a row, so many points from the left or the right end of the axes."""
+        """A text next to a row, offset in points from the left or right end of the axes."""
         style: dict[str, Any] = {"fontsize": size, "color": INK, "va": "center", **PLAIN_TEXT}
         style["fontweight"] = "bold" if bold else "normal"
         place, across = (float(right), at), self.ax.get_yaxis_transform()
@@ -360,7 +360,7 @@ class _ValueAxis:
             self._number_ticks()
 
     def _number_ticks(self) -> None:
-        """As many round numbers as there is room for, and "missing" after them."""
+        """As many round numbers as fit, followed by "missing"."""
         ax, known, gap = self.ax, self.at[self.along], not self.along.all()
         ticks: list[Any] = []
         if known.size:
@@ -379,7 +379,7 @@ class _ValueAxis:
 
 
 def _round_numbers(low: float, high: float, letters: int) -> tuple[MaxNLocator, list[Any]]:
-    """As many round numbers between two ends as fit into so many letters."""
+    """As many round numbers between two ends as fit into this many characters."""
     for bins in range(6, 0, -1):
         locator = MaxNLocator(nbins=bins, steps=[1, 2, 2.5, 5, 10])
         ticks = [tick for tick in locator.tick_values(low, max(low, high)) if low <= tick <= high]
@@ -389,7 +389,7 @@ def _round_numbers(low: float, high: float, letters: int) -> tuple[MaxNLocator, 
 
 
 def _trim(ax: Axes) -> None:
-    """Tidy axes of half a page: small text that can still be read, few ticks."""
+    """Tidy half-page axes: small legible text, few ticks."""
     tidy(ax, tick_size=TICK_SIZE, title_size=LABEL_SIZE)
     ax.tick_params(length=2.5, pad=2)
     for axis in (ax.xaxis, ax.yaxis):
@@ -399,7 +399,7 @@ def _trim(ax: Axes) -> None:
 
 
 def _legend(parent: Axes | Figure, entries: Sequence[tuple[Any, str]], n_columns: int) -> None:
-    """A legend above axes, or at the top of a figure, where it hides nothing; its words are plain text."""
+    """A legend above axes, or at the top of a figure, where it hides nothing; its text is plain."""
     if not entries:
         return
     handles, labels = zip(*entries, strict=True)
@@ -417,7 +417,7 @@ def _legend(parent: Axes | Figure, entries: Sequence[tuple[Any, str]], n_columns
 
 
 def _handle(key: Key) -> Any:
-    """What stands for a role in the legend."""
+    """Legend handle of a role."""
     look = STYLES[key.role]
     if key.form == "line":
         return Line2D([], [], color=look.colour, linestyle=look.line, linewidth=look.width)

@@ -1,6 +1,6 @@
-"""A figure as data: panels, what is drawn in them and the words beside them; `matplotlib` and `svg` draw it.
+"""Figures as data: panels, their marks and texts, which `matplotlib` and `svg` draw.
 
-Marks name what they show ("effect", "treated", "null"), and each renderer knows how that looks.
+Marks name the role of what they show ("effect", "treated", "null"), and each renderer has a style for it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_WEAK_EXCESS = 0.25  # of the range of points with enough rows
 
 @dataclass(frozen=True)
 class Mark:
-    """Something that is drawn along the places of a panel.
+    """Base class of marks along the positions of a panel.
 
     Parameters
     ----------
@@ -38,17 +38,17 @@ class Mark:
     role: str
 
     def take(self, kept: list[int]) -> Self:
-        """The same at some of the places."""
+        """The mark at some of the positions."""
         sides: dict[str, Any] = {name: side[kept] for name, side in vars(self).items() if isinstance(side, np.ndarray)}
         return replace(self, **sides)
 
 
 @dataclass(frozen=True)
 class Line(Mark):
-    """A number at every place: a line over numbers, points over categories.
+    """One value per position: a line over numbers, points over categories.
 
-    `label` stands at its end; `shift`, in rooms of a place, puts points of a category side by side; without `points`
-    categories have none.
+    `label` is written at its end; `shift`, as a fraction of a position's width, puts points of a category side by side;
+    without `points` categories have none.
     """
 
     values: Array
@@ -59,9 +59,9 @@ class Line(Mark):
 
 @dataclass(frozen=True)
 class Band(Mark):
-    """The range between two numbers at every place: an area over numbers, bars over categories, or boxes of a width.
+    """A range of values per position: an area over numbers, bars or boxes over categories.
 
-    `marks_weak` says whether it is drawn in another way where there are few rows.
+    `marks_weak` says whether weak support is drawn differently.
     """
 
     low: Array
@@ -73,7 +73,7 @@ class Band(Mark):
 
 @dataclass(frozen=True)
 class Bars(Mark):
-    """Bars from zero with their limits; `width` and `shift` are in units of the places, `roles` one for each bar."""
+    """Bars from zero with limits; `width` and `shift` are in units of the positions, `roles` has one per bar."""
 
     values: Array
     low: Array | None = None
@@ -85,7 +85,7 @@ class Bars(Mark):
 
 @dataclass(frozen=True)
 class Rule(Mark):
-    """A line across the panel at a number to compare with, or at a place; with `half`, a strip."""
+    """A line across the panel at a reference value, or at a position; with `half`, a strip."""
 
     at: float
     place: bool = False
@@ -94,7 +94,7 @@ class Rule(Mark):
 
 @dataclass(frozen=True)
 class Texts(Mark):
-    """Words beside numbers."""
+    """Texts next to values."""
 
     values: Array
     texts: tuple[str, ...]
@@ -102,9 +102,9 @@ class Texts(Mark):
 
 @dataclass(frozen=True)
 class Key:
-    """An entry of the legend: the look of a `role` as a "line", "point", "band" or "box", and what it means.
+    """A legend entry: the look of a `role` as a "line", "point", "band" or "box", and its meaning.
 
-    `long` is said instead of `text` where there is room.
+    `long` replaces `text` if there is room.
     """
 
     role: str
@@ -115,7 +115,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Places:
-    """Where things are drawn: along the values of a feature, or rows one below the other.
+    """Positions along the first axis: values of a feature, or rows below each other.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ class Places:
 
     @classmethod
     def along(cls, name: str, frame: pd.DataFrame, *, discrete: bool) -> Places:
-        """The values of a feature in the column `value`; `low_support`, if there is one, says what is weak."""
+        """Positions from the column `value`; the column `low_support`, if there is one, marks weak support."""
         n = len(frame)
         weak = frame["low_support"].to_numpy(dtype=bool) if "low_support" in frame else np.zeros(n, dtype=bool)
         numbers = np.arange(n) if discrete else pd.to_numeric(frame["value"], errors="coerce")
@@ -164,64 +164,64 @@ class Places:
 
     @classmethod
     def listed(cls, names: Iterable[Any]) -> Places:
-        """Names one below the other."""
+        """Positions of names below each other."""
         labels = tuple(value_text(label) for label in names)
         n = len(labels)
         return cls("", np.arange(n, dtype=float), labels, True, np.zeros(n, dtype=bool), rows=True)
 
     @classmethod
     def numbers(cls, name: str, at: Array, holds: Sequence[float], ticks: Sequence[tuple[float, str]] = ()) -> Places:
-        """Plain numbers."""
+        """Positions of plain numbers."""
         labels = tuple(map(number, at.tolist()))
         return cls(name, at, labels, False, np.zeros(at.size, dtype=bool), tuple(ticks), holds=tuple(holds))
 
     @property
     def missing(self) -> NDArray[np.bool_]:
-        """Which place stands for the rows without a value."""
+        """Mask of the position for missing values."""
         return np.isnan(self.at)
 
     @cached_property
     def sideways(self) -> bool:
-        """Whether names of categories are so many or so long that they stand one below the other."""
+        """Whether the names of categories are so many or so long that they are listed below each other."""
         lines = [len(line) for label in tick_labels(self.labels, width=12) for line in label.split("\n")]
         n = len(self.labels)
         return self.rows or (self.discrete and (n > MAX_UPRIGHT or n * (max(lines, default=0) + 2) > ROOM))
 
     @cached_property
     def ticked(self) -> list[str]:
-        """Names of categories as they are written at an axis, on two lines where they are long."""
+        """Tick labels of categories, on two lines if long."""
         if self.heads:  # the same level may be one of several features
             return [shown(label, 40, lines=1) for label in self.labels]
         return tick_labels(self.labels, width=26 if self.rows else 20 if self.sideways else 12)
 
     @property
     def _stacked(self) -> float:
-        """Inches of categories one below the other."""
+        """Height in inches of categories below each other."""
         return sum(0.12 + 0.115 * (1 + label.count("\n")) for label in self.ticked)
 
     def height(self, upright: float = 2.3) -> float:
-        """Inches that axes need."""
+        """Height in inches of the axes."""
         return 0.95 + self._stacked if self.sideways else upright
 
     @property
     def tall(self) -> int:
-        """Letters that fit beside categories one below the other, so that a name does not run into the legend."""
+        """Number of characters that fit beside stacked categories without touching the legend."""
         return min(22, int(self._stacked / LETTER))
 
     def largest(self, most: int) -> list[int]:
-        """Places of the categories with the most rows, in their order; of the first ones, where these are not known."""
+        """Positions of the categories with the most rows, in order; the first ones if row numbers are unknown."""
         support = np.zeros(len(self.labels)) if self.support is None else np.nan_to_num(self.support)
         return sorted(np.argsort(-support, kind="stable")[:most].tolist())
 
     def take(self, kept: list[int]) -> Places:
-        """Some of the categories."""
+        """A subset of the categories."""
         labels = tuple(self.labels[k] for k in kept)
         return replace(self, at=np.arange(len(kept), dtype=float), labels=labels, weak=self.weak[kept])
 
 
 @dataclass(frozen=True)
 class TextColumn:
-    """Texts beside the rows of a panel, under a title.
+    """A column of text beside the rows of a panel, with a title.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ class TextColumn:
 
 @dataclass(frozen=True)
 class Caption:
-    """Words beside a panel, for pages that have room for them.
+    """Text beside a panel, for pages with room for it.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ class Caption:
 
 @dataclass(frozen=True)
 class Panel:
-    """One figure: marks over places, with the axis of their numbers.
+    """One plot: marks over positions, and the axis of values.
 
     Parameters
     ----------
@@ -322,7 +322,7 @@ class Panel:
 
     @property
     def values(self) -> tuple[list[float], list[float]]:
-        """Finite numbers that are drawn where there are enough rows, and where there are too few."""
+        """Finite values with enough rows, and those with too few."""
         drawn = [getattr(mark, name, None) for mark in self.marks for name in ("values", "low", "high")]
         known, weak = [side for side in drawn if side is not None], self.places.weak
         sides = np.reshape(np.array(known, dtype=float), (len(known), weak.size))
@@ -330,7 +330,7 @@ class Panel:
 
     @cached_property
     def reach(self) -> tuple[float, float]:
-        """Ends of the axis of numbers: points with too few rows count as far as they do not dwarf the others."""
+        """Ends of the value axis; points with too few rows extend it only as far as they do not dwarf the others."""
         if self.span is not None:
             return self.span
         sure, weak = self.values
@@ -345,19 +345,19 @@ class Panel:
         return spanning(values, within=self.within)
 
     def share(self, value: float) -> str:
-        """A share as it is written at the axis."""
+        """A share as written at the axis."""
         return f"{100 * (abs(value) if self.mirrored else value):.3g}%".replace("-", MINUS)
 
     @property
     def all_keys(self) -> tuple[Key, ...]:
-        """The legend, with what few rows look like where there are any."""
+        """The legend, including the look of weak support if it occurs."""
         if not (self.weak or self.places.weak.any()):
             return self.keys
         boxes = self.weak or not self.places.discrete or any(isinstance(m, Band) and m.box for m in self.marks)
         return (*self.keys, Key("unsure", "few rows", "box" if boxes else "point", "too few rows"))
 
     def take(self, kept: list[int]) -> Panel:
-        """Some of the categories."""
+        """The panel for a subset of the categories."""
         caption = replace(self.caption, texts=tuple(self.caption.texts[k] for k in kept))
         marks = tuple(mark.take(kept) for mark in self.marks)
         return replace(self, places=self.places.take(kept), marks=marks, caption=caption)
@@ -365,7 +365,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels on a sheet: in columns, and in stacks of panels that belong together.
+    """Panels in columns, and in stacks that belong together.
 
     Parameters
     ----------
@@ -394,7 +394,7 @@ class Figure:
 def spanning(
     values: Iterable[float], *, pad: float = 0.06, within: tuple[float, float] = (-math.inf, math.inf)
 ) -> tuple[float, float]:
-    """Ends that hold all finite values, with a margin; `within` are limits that the margin does not cross.
+    """Limits that contain all finite values, with a margin that does not exceed `within`.
 
     Examples
     --------
@@ -410,7 +410,7 @@ def spanning(
 
 
 def values_of(frame: pd.DataFrame, name: str) -> Array:
-    """A column of numbers; NaN where the table has none."""
+    """A column of numbers; NaN if the table lacks it."""
     return frame[name].to_numpy(dtype=float) if name in frame else np.full(len(frame), np.nan)
 
 
@@ -420,12 +420,12 @@ def limits_of(frame: pd.DataFrame, name: str) -> tuple[Array, Array, Array]:
 
 
 def beside(weak: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Weak points and those next to them: both ends of every piece of line that leads to a weak point."""
+    """Mask of weak points and their neighbours: both ends of every line segment that leads to a weak point."""
     padded = np.concatenate(([False], weak, [False]))
     return weak | padded[:-2] | padded[2:]
 
 
 def alone(drawn: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Points without a neighbour that a line could lead to."""
+    """Mask of points without a neighbour to connect to."""
     padded = np.concatenate(([False], drawn, [False]))
     return drawn & ~padded[:-2] & ~padded[2:]

@@ -1,4 +1,4 @@
-"""Figures as SVG, with what is said when a place in them is pointed at.
+"""SVG renderer, with texts shown on hover.
 
 Colours come from the style sheet of the page by class, so that one drawing serves light, dark and printed pages.
 """
@@ -32,7 +32,7 @@ Ticks = Sequence[tuple[float, str]]
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure and what is said when a place in it is pointed at.
+    """A figure and its hover texts.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Chart:
 
 
 def chart(*panels: Panel, height: float = HEIGHT - TOP - BOTTOM) -> Chart:
-    """A figure of one panel, or of panels one below the other that share their places."""
+    """A figure of one panel, or of stacked panels that share their positions."""
     first = _largest(panels[0])
     if first.places.discrete:
         drawing, readout = _rows(first)
@@ -71,7 +71,7 @@ def chart(*panels: Panel, height: float = HEIGHT - TOP - BOTTOM) -> Chart:
 
 
 def row_chart(panel: Panel, width: float, *, narrow: bool = False) -> Chart:
-    """A figure of rows with columns of text beside them; where it is narrow, of the most needed columns alone."""
+    """A figure of rows with columns of text; if `narrow`, only the most important columns."""
     columns = [column for column in panel.columns if column.narrow or not narrow]
     drawing, readout = _listed_rows(panel, columns, width)
     caption = panel.caption
@@ -86,7 +86,7 @@ def small_chart(panel: Panel, width: float = 160.0, height: float = 64.0) -> Mar
 
 
 def _keys(panels: Sequence[Panel]) -> tuple[tuple[str, str], ...]:
-    """Class and text of the entries of the legend; lines with a name at their end have none."""
+    """Class and text of legend entries, except for lines with a label at their end."""
     first = panels[0]
     named = set() if first.places.discrete else {mark.label for mark in first.marks if isinstance(mark, Line)}
     keys = [key for panel in panels for key in panel.all_keys if key.text not in named]
@@ -96,7 +96,7 @@ def _keys(panels: Sequence[Panel]) -> tuple[tuple[str, str], ...]:
 
 @dataclass
 class _Across:
-    """The values of a number from left to right, and the place of the rows without one behind them.
+    """Horizontal axis of numbers, with a position for missing values after them.
 
     `left` is where panels begin, `names` the room for names of lines.
     """
@@ -113,7 +113,7 @@ class _Across:
         self.at = np.where(self.places.missing, STOP - 22, self.scale.at(self.places.at))
 
     def ground(self, drawing: Drawing, panel: Panel, y: Scale, ticks: Ticks) -> None:
-        """What lies behind a panel: shades where there are few rows, a grid and its numbers."""
+        """Background of a panel: shading for weak support, grid lines and their labels."""
         for start, end in [(self.left, STOP)] if panel.weak else self._weak_spans():
             drawing.rect(start, y.stop, end - start, y.start - y.stop, "unsure")
         for value, text in ticks:
@@ -126,7 +126,7 @@ class _Across:
             drawing.line(edge, y.stop, edge, y.start, "gap")
 
     def axis(self, drawing: Drawing, bottom: float) -> None:
-        """Numbers and the name below all panels."""
+        """Tick and axis labels below all panels."""
         for value, text in self.places.ticks or self.scale.ticks(5):
             drawing.line(self.scale(value), bottom, self.scale(value), bottom + 4, "axis")
             drawing.text(self.scale(value), bottom + 16, text, "tick", anchor="middle")
@@ -135,7 +135,7 @@ class _Across:
         _name_axis(drawing, self.places.name, self.left, self.right, bottom)
 
     def _weak_spans(self) -> list[tuple[float, float]]:
-        """Where to shade: from a point with enough rows to the next one, or to the edge."""
+        """Ranges to shade: from a well-supported point to the next one, or to the edge."""
         gaps, few = self.places.missing, self.places.weak
         edges, weak = [self.left, *self.at[~gaps], self.right], np.array([False, *few[~gaps], False])
         stretches = runs(np.ones(weak.size, bool), weak)
@@ -144,7 +144,7 @@ class _Across:
 
 
 def _over_numbers(panels: Sequence[Panel], heights: Sequence[float]) -> tuple[Drawing, dict[str, Any]]:
-    """Over the values of a number, from left to right; panels one below the other."""
+    """Stacked panels over the values of a number, left to right."""
     tops = [TOP + sum(heights[:k]) + BETWEEN * k for k in range(len(panels))]
     scales = [Scale(*panel.reach, top + high, top) for panel, top, high in zip(panels, tops, heights, strict=True)]
     ticks = [_ticks(panel, y, 5 if high > 150 else 3) for panel, y, high in zip(panels, scales, heights, strict=True)]
@@ -161,7 +161,7 @@ def _over_numbers(panels: Sequence[Panel], heights: Sequence[float]) -> tuple[Dr
 
 
 def _rows(panel: Panel) -> tuple[Drawing, dict[str, Any]]:
-    """Over categories, one below the other."""
+    """Panels over stacked categories."""
     places = panel.places
     names = [shortened(label, MAX_LABEL_WIDTH, middle=True) for label in places.labels]  # ends often tell them apart
     left = 16 + max(map(text_width, names), default=0.0)
@@ -188,7 +188,7 @@ def _rows(panel: Panel) -> tuple[Drawing, dict[str, Any]]:
 
 
 def _listed_rows(panel: Panel, columns: Sequence[TextColumn], width: float) -> tuple[Drawing, dict[str, Any]]:
-    """Rows whose names begin at the left, headings among them, with columns of text before and after the drawing."""
+    """Left-aligned rows with headings, and columns of text before and after the drawing."""
     places, bottom = panel.places, TOP + LISTED_ROW * (len(panel.places.labels) + 1)
     drawing = Drawing(width, bottom + BOTTOM + (16 if panel.unit else 0))
     widths = [min(max(map(text_width, (column.title, *column.texts))) + 14, MAX_COLUMN_WIDTH) for column in columns]
@@ -226,7 +226,7 @@ def _name_axis(
 
 
 def _readout(frames: Sequence[Frame], axis: str, box: tuple[float, ...]) -> dict[str, Any]:
-    """Where the points are and what is said there."""
+    """Positions of the points and their hover texts."""
     at, panel, said = frames[0].at, frames[0].panel, _said(frames[0].panel)
     words, order = panel.caption.words, np.argsort(at, kind="stable")
     spots = [[*chain(*pixels)] for pixels in zip(*(frame.spots() for frame in frames), strict=True)]
@@ -243,7 +243,7 @@ def _readout(frames: Sequence[Frame], axis: str, box: tuple[float, ...]) -> dict
 
 
 def _said(panel: Panel) -> Sequence[Any]:
-    """What is said at each place."""
+    """Hover text at each position."""
     texts, weak = panel.caption.texts or ("",) * len(panel.places.labels), panel.places.weak.tolist()
     if panel.caption.words:
         return texts
@@ -251,7 +251,7 @@ def _said(panel: Panel) -> Sequence[Any]:
 
 
 def _largest(panel: Panel) -> Panel:
-    """Of very many categories those with the most rows, in their order."""
+    """The categories with the most rows, in order, if there are very many."""
     n = len(panel.places.labels)
     if not panel.places.discrete or n <= MAX_CHART_ROWS or not panel.caption.texts:
         return panel
@@ -261,7 +261,7 @@ def _largest(panel: Panel) -> Panel:
 
 
 def _ticks(panel: Panel, scale: Scale, most: int) -> Ticks:
-    """What is written at the axis of numbers."""
+    """Tick labels of the value axis."""
     if panel.ticks:
         return panel.ticks
     ticks = scale.ticks(most)

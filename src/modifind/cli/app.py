@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from modifind._system import reader_left
+from modifind._system import is_broken_pipe
 from modifind.cli import options
 from modifind.cli import output as terminal
 from modifind.cli.messages import as_typed, warnings_as_lines
@@ -29,7 +29,7 @@ Data = Annotated[
     str, typer.Argument(help="CSV, TSV or Parquet file; with --stream or --dask also a pattern of several.")
 ]
 UNPRINTED = 1
-IN_DOUBT = 3
+EXIT_DOUBTFUL = 3
 INTERRUPTED = 130
 
 
@@ -38,7 +38,7 @@ def main() -> None:
     with terminal.lasting_streams() as out:
         code = _run()
         out.flush()
-        if out.failure is not None and not reader_left(out.failure) and not code:
+        if out.failure is not None and not is_broken_pipe(out.failure) and not code:
             _complain(f"cannot print: {out.failure.strerror}; files were written nevertheless")
             code = UNPRINTED
     sys.exit(code)
@@ -68,7 +68,7 @@ def _run() -> int:
 
 
 def _with_defaults(arguments: list[str]) -> list[str]:
-    """Fill in the values of options that may be given without one, which typer cannot express.
+    """Fill in defaults of options that may be given without a value, which typer cannot express.
 
     ``--dask`` without an address means a local cluster, and ``--randomised`` without a share the observed one.
     """
@@ -106,7 +106,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", help="Folder for the results.")] = Path("modifind-demo"),
     jobs: options.Jobs = 1,
 ) -> None:
-    """Analyse an embedded table of 1500 simulated patients; leave the table, a report and a forest plot."""
+    """Analyse a bundled table of 1500 simulated patients; write the table, a report and a forest plot."""
     from modifind import ModifierSelector
     from modifind._system import make_folder
     from modifind.cli.table import write_file
@@ -196,7 +196,7 @@ def select(
         raise typer.Exit(INTERRUPTED)
     if output.strict and not result.ok:
         terminal.complain(terminal.strict_line(result))
-        raise typer.Exit(IN_DOUBT)
+        raise typer.Exit(EXIT_DOUBTFUL)
 
 
 @app.command()
@@ -214,7 +214,7 @@ def placebo(
         bool, typer.Option("--strict", help="End with exit code 3 if more is found than chance allows.")
     ] = False,
 ) -> None:
-    """Analyse a table with treatments that do nothing: anything found is a false positive."""
+    """Analyse a table with placebo treatments, which have no effect: every discovery is a false positive."""
     from modifind.cli.table import open_analysis, until_interrupted
     from modifind.result.files import write_text
     from modifind.result.presentation import safe_csv
@@ -237,7 +237,7 @@ def placebo(
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if result.warning and strict:
-        raise typer.Exit(IN_DOUBT)
+        raise typer.Exit(EXIT_DOUBTFUL)
 
 
 @app.command()
@@ -287,7 +287,7 @@ def reproduce(
 
 
 def _counts(text: str) -> dict[str, int] | None:
-    """``50,preset=8`` as runs by method, those of all others under the empty name."""
+    """Parse ``50,preset=8`` as numbers of runs by method, with the default under the empty name."""
     counts: dict[str, int] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         method, _, number = part.rpartition("=")
@@ -300,12 +300,12 @@ def _counts(text: str) -> dict[str, int] | None:
 
 
 def _inputs(data: str, run: options.Execution) -> list[Path]:
-    """Input files, which no output may replace."""
+    """Input files, which no output may overwrite."""
     record = [Path(run.checkpoint) / "run.json"] if run.checkpoint else []
     return [*map(Path, glob.glob(data)), Path(data), *record]
 
 
 def _complain_of(failures: list[str]) -> None:
-    """Raise a ValueError if an output could not be written."""
+    """Raise a ValueError if any output could not be written."""
     if failures:
         raise ValueError("; ".join(failures))

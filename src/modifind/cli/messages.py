@@ -1,4 +1,4 @@
-"""Messages in the words of the command line: options instead of arguments, single lines instead of warnings."""
+"""Translate messages for the command line: options instead of arguments, single lines instead of warnings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ARGUMENTS = {
     **arguments_of("EffectLikelihood"),
 }
 # Arguments whose names are no English words. Others are recognised by what follows them.
-UNMISTAKABLE = tuple(name for name in _ARGUMENTS if "_" in name)
+SNAKE_CASE_ARGUMENTS = tuple(name for name in _ARGUMENTS if "_" in name)
 WORDS = (
     *("alpha", "adjust", "statistic", "sampler", "missing", "propensity", "strata", "clusters", "treated"),
     *("reference", "arms", "population", "checkpoint", "device", "learner", "treatment", "runs", "outcome"),
@@ -37,7 +37,7 @@ PHRASES = {
     "design='observational' (--observational)": "--observational",
     "design='randomised'": "--randomised",
     "design='observational'": "--observational",
-    "leave out of X what": "leave out with --exclude what",
+    "leave columns measured after it out of X": "leave columns measured after it out (--exclude)",
     "adjust_for=[...]": "--adjust-for",
     "Read the file with pandas.read_csv(decimal=',')": "Write them with decimal points",
     "leave clusters out": "leave --clusters out",
@@ -64,7 +64,7 @@ COLUMN_OPTIONS = {
 
 
 def as_typed(message: str, columns: Sequence[str] = (), roles: Roles | None = None) -> str:
-    """A message in the words of the command line.
+    """Translate a message of the Python interface for the command line.
 
     Parameters
     ----------
@@ -90,13 +90,13 @@ def as_typed(message: str, columns: Sequence[str] = (), roles: Roles | None = No
         message = _with_roles(message, free, roles)
     if "X" not in free:
         message = re.sub(r"(?<=\bof )X(?=[;,. ]|$)|(?<!['\w.=/-])X(?= has\b| does\b| must\b)", "the table", message)
-    for argument in (*UNMISTAKABLE, *WORDS):
+    for argument in (*SNAKE_CASE_ARGUMENTS, *WORDS):
         if argument in free:
             continue
         option = option_name(argument)
         value = r"=(?:'([^'\s]*)'|\"([^\"\s]*)\"|([\w.+-]+))?"
         message = re.sub(rf"(?<![\w'-]){argument}{value}", _with_value(option), message)
-        if argument in UNMISTAKABLE:
+        if argument in SNAKE_CASE_ARGUMENTS:
             message = re.sub(rf"(?<![\w'-]){argument}(?![\w'])", option, message)
         else:
             message = re.sub(rf"^{argument} (?={FOLLOWS})", f"{option} ", message)
@@ -104,7 +104,7 @@ def as_typed(message: str, columns: Sequence[str] = (), roles: Roles | None = No
 
 
 def _with_roles(message: str, free: set[str], roles: Roles) -> str:
-    """Replace arguments by the options and columns that were given for them."""
+    """Replace arguments by the options and columns given for them."""
     for argument, (option, role) in COLUMN_OPTIONS.items():
         name = getattr(roles, role)
         if name is not None and argument not in free:
@@ -118,7 +118,7 @@ def _with_roles(message: str, free: set[str], roles: Roles) -> str:
 
 
 def _plain(text: str) -> Callable[[re.Match[str]], str]:
-    """A replacement for `re.sub` in which no sign is special."""
+    """A replacement for `re.sub` without special characters."""
     return lambda _: text
 
 
@@ -131,7 +131,7 @@ def _with_value(option: str) -> Callable[[re.Match[str]], str]:
 
 
 def _suggested(message: str) -> str:
-    """Add the choice that was probably meant, where one of several must be chosen."""
+    """Add the choice that was probably meant to a message that lists choices."""
     match = re.search(r"must be (.*), not '([^']*)'$", message)
     if match is None:
         return message
@@ -140,14 +140,14 @@ def _suggested(message: str) -> str:
 
 @dataclass
 class WarningLines:
-    """How warnings become lines: those that the checks show are left out, the others are in the user's words."""
+    """Turns warnings into lines: skips those that the checks show and translates the others."""
 
     shown: list[str] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
     roles: Roles | None = None
 
     def typed(self, message: str) -> str:
-        """A message in the words of the command line."""
+        """Translate a message for the command line."""
         return as_typed(" ".join(message.split()), self.columns, self.roles)
 
 

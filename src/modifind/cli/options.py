@@ -1,7 +1,7 @@
-"""Options of the command line, each declared once, in groups of what belongs together that commands take whole.
+"""Options of the command line, each declared once, in groups that commands share.
 
-What an argument of the library means, its type and its default are read where the library documents them; only what is
-special to the command line is written here.
+Description, type and default of library arguments are read from the library's docstrings; only what is special to the
+command line is written here.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def option_name(argument: str) -> str:
 
 @cache
 def arguments_of(name: str, method: str = "__init__") -> dict[str, tuple[Any, Any, str]]:
-    """Type of the option, default and first sentence of every argument of a method of a class.
+    """Type of the option, default and first sentence of the description, for every argument of a method.
 
-    They are read from the source, since the class would take seconds to import.
+    They are read from the source because importing the class would take seconds.
     """
     source = get_data("modifind", f"{modifind._HOME[name].replace('.', '/')}.py")  # from a zip file as well
     nodes = ast.walk(ast.parse(source or b""))
@@ -73,7 +73,7 @@ def arguments_of(name: str, method: str = "__init__") -> dict[str, tuple[Any, An
 
 
 def _first_sentences(docstring: str) -> dict[str, str]:
-    r"""The first sentence about every parameter in a numpydoc docstring, with the choices if it does not name them.
+    r"""First sentence about every parameter in a numpydoc docstring, with the choices if it does not name them.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def _first_sentences(docstring: str) -> dict[str, str]:
 
 
 class SettingOptions:
-    """A group of options that set arguments of the library; a command takes them as a dict.
+    """A group of options that set library arguments; a command takes them as a dict.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def _option(argument: str, kind: Any, default: Any, about: str, special: dict[st
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """A command for typer, which takes options one by one, of one whose parameters may be groups of options."""
+    """Expand groups of options in a command's parameters into single ones, as typer requires."""
     parameters = inspect.signature(command, eval_str=True).parameters
     groups = {name: _group(parameter) for name, parameter in parameters.items()}
 
@@ -140,7 +140,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _group(parameter: inspect.Parameter) -> tuple[Callable[..., Any], dict[str, inspect.Parameter]]:
-    """The constructor of a command's parameter, and its options by the names of the constructor's arguments."""
+    """Constructor of a parameter that is a group, and its options by constructor argument."""
     kind = parameter.annotation
     group = next((one for one in getattr(kind, "__metadata__", ()) if isinstance(one, SettingOptions)), kind)
     if not isinstance(group, SettingOptions) and not is_dataclass(group):
@@ -155,19 +155,19 @@ def _group(parameter: inspect.Parameter) -> tuple[Callable[..., Any], dict[str, 
 
 
 def _file(text: str) -> Path:
-    """A file to write; a name that ends in a slash is one of a folder."""
+    """Parse the path of a file to write; a name with a trailing slash would be a folder."""
     if text.endswith(("/", os.sep)):
         raise BadParameter(f"{text} is a folder; name a file")
     return Path(text)
 
 
 def file_option(name: str, about: str) -> Any:
-    """An option that names a file to write."""
+    """Declare an option that names a file to write."""
     return Option(name, help=f"{about} Missing folders are created.", parser=_file, metavar="FILE")
 
 
 def _about(argument: str, method: str = "__init__") -> str:
-    """What `ModifierSelector` says of an argument, in a sentence."""
+    """First sentence of an argument's description in `ModifierSelector`."""
     return arguments_of("ModifierSelector", method)[argument][2]
 
 
@@ -233,11 +233,11 @@ class Columns:
 
 @dataclass(frozen=True)
 class Roles:
-    """Roles of the columns of one table, as `Columns` ask for them.
+    """Resolved roles of the columns of one table.
 
-    `features` are the columns of X, `adjusted` those of them that are not tested, `scores` known propensity scores, the
-    next three arguments of `fit`; `treated`, `reference` and `arms` are labels of the treatment; `named` are columns
-    that `--features` and `--adjust-for` name.
+    `features` are the columns of X, `adjusted` those of them that are not tested, `scores` the known propensity scores;
+    the next three are arguments of `fit`; `treated`, `reference` and `arms` are treatment labels; `named` are the
+    columns named by `--features` and `--adjust-for`.
     """
 
     features: list[str]
@@ -255,11 +255,14 @@ class Roles:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Arguments of `fit` beside the table."""
-        from modifind.data.roles import SomeNamed
+        """Arguments of `fit` besides the table."""
+        from modifind.data.roles import ValidatedColumns
 
         tested = (name for name in self.features if name not in self.adjusted)
-        columns = {"features": SomeNamed(tested, self.named), "adjust_for": SomeNamed(self.adjusted, self.named)}
+        columns = {
+            "features": ValidatedColumns(tested, self.named),
+            "adjust_for": ValidatedColumns(self.adjusted, self.named),
+        }
         rows = {"sample_weight": self.weight, "clusters": self.clusters, "strata": self.strata}
         labels = {"treated": self.treated, "reference": self.reference, "arms": self.arms}
         return {"outcome": self.outcome, "treatment": self.treatment, **columns, **rows, **labels}
@@ -267,7 +270,7 @@ class Roles:
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How a file of text is read; the fields are those of `Dialect`."""
+    """Options for reading text files; the fields are those of `Dialect`."""
 
     title: ClassVar[str] = "Text files"
     separator: Annotated[Text, Option(help="Field separator: one character, tab or space.")] = None
@@ -280,7 +283,7 @@ class TextFormat:
 
 @dataclass(frozen=True)
 class LargeTable:
-    """How a table is read that is too large to read at once."""
+    """Options for tables that are too large for memory."""
 
     title: ClassVar[str] = "Large tables"
     stream: Annotated[bool, Option("--stream", help="Read the table in batches: files larger than memory.")] = False
@@ -291,7 +294,7 @@ class LargeTable:
 
 @dataclass(frozen=True)
 class Execution:
-    """How a run is carried out: its seed, its processes and where it is saved."""
+    """Options for how a run is executed: seed, processes and checkpoint."""
 
     title: ClassVar[str] = "Running"
     seed: Seed = 0
@@ -301,7 +304,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class Output:
-    """Files that a selection leaves, and its exit code."""
+    """Options for the files that a selection writes, and its exit code."""
 
     title: ClassVar[str] = "Output"
     out: Annotated[File, file_option("--out", "Result as .json (all of it) or .csv (table).")] = None
@@ -314,12 +317,12 @@ class Output:
     ] = False
 
     def check(self) -> None:
-        """Refuse an unknown figure format before anything is fitted."""
+        """Refuse an unknown figure format before fitting."""
         if self.figure_format not in FIGURE_FORMATS:
             raise ValueError(f"--figure-format must be svg, png or pdf, not {self.figure_format!r}")
 
     def write_figures(self, result: SelectionResult) -> list[str]:
-        """Write the figures if requested; return what could not be written, and why."""
+        """Write the requested figures; return which could not be written, and why."""
         if self.figures is None:
             return []
         try:
@@ -331,7 +334,7 @@ class Output:
 
 @dataclass(frozen=True)
 class StudySize:
-    """How much of a study of the paper is run."""
+    """Options for how much of a study of the paper is run."""
 
     title: ClassVar[str] = "Study"
     runs: Annotated[

@@ -1,6 +1,6 @@
-"""Output of the command line: files that are checked before the work starts, and lines on the terminal.
+"""Output of the command line: checks of output files before work starts, and lines on the terminal.
 
-Names are printed as they are, and nothing in them is a command to the terminal.
+Control characters in names are escaped before printing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from modifind._system import file_in_the_way
+from modifind._system import blocking_file
 from modifind.data.words import counted, printable
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ MIN_FREE_BYTES = 2**19  # bytes; results of small tables and their reports take 
 
 
 def check_outputs(wanted: Mapping[str, tuple[Path | None, tuple[str, ...]]], inputs: Iterable[Path] = ()) -> None:
-    """Refuse files that could not be written, or that would replace what is read.
+    """Refuse output files that could not be written or would overwrite an input.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def check_outputs(wanted: Mapping[str, tuple[Path | None, tuple[str, ...]]], inp
 
 
 def check_folders(wanted: Mapping[str, str | os.PathLike[str] | None]) -> None:
-    """Refuse folders that could not be made or written to; by option, None where none is asked for.
+    """Refuse output folders, by option, that could not be created or written to; None if not requested.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def check_folders(wanted: Mapping[str, str | os.PathLike[str] | None]) -> None:
 
 
 def _same_file(one: Path, other: Path) -> bool:
-    """Whether two paths are of one file, or will be when both are written."""
+    """Whether two paths are the same file, or will be once both are written."""
     try:
         return os.path.samefile(one, other)
     except OSError:  # one of them is not there
@@ -94,7 +94,7 @@ def _same_file(one: Path, other: Path) -> bool:
 
 
 def _ignores_case(folder: Path) -> bool:
-    """Whether the folder's file system ignores case, which only an attempt can tell."""
+    """Whether the folder's file system ignores case, which only a trial can tell."""
     try:
         with tempfile.TemporaryDirectory(prefix="Case", dir=_existing(folder)) as made:
             return os.path.samefile(made, Path(made).with_name(Path(made).name.swapcase()))
@@ -103,13 +103,13 @@ def _ignores_case(folder: Path) -> bool:
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or its nearest existing parent."""
+    """The folder or its nearest existing parent."""
     return next((one for one in (folder, *folder.parents) if one.exists()), folder)
 
 
 def _check_place(option: str, path: Path, parent: Path) -> None:
-    """Refuse a `path` whose folder `parent` cannot be written to or has too little room."""
-    if blocking := file_in_the_way(parent):
+    """Refuse a `path` whose parent folder is not writable or has too little space."""
+    if blocking := blocking_file(parent):
         raise ValueError(f"{option}: cannot write {path}: {blocking} is a file")
     folder = _existing(parent.absolute())
     try:
@@ -155,17 +155,17 @@ def write_outputs(writers: Mapping[str, tuple[Path | None, Callable[[Path], None
 
 MINUS = "\u2212"  # written as a hyphen, which every terminal has
 MAX_FEATURES = 20
-LOOKS: dict[str, dict[str, Any]] = {  # of columns of the table of features
+COLUMN_STYLES: dict[str, dict[str, Any]] = {  # of columns of the table of features
     **{name: {"overflow": "fold"} for name in ("feature", "arms", "caution")},
     **{name: {"justify": "right"} for name in ("p", "adjusted p")},
 }
 
 
 class LastingStream:
-    """A wrapper of standard output or standard error whose failures end no run.
+    """Wrapper of stdout or stderr whose failures do not end the run.
 
-    Letters that its encoding lacks are written out, and what comes after a failure, such as a closed pipe or a full
-    disk, is dropped.
+    Characters that its encoding lacks are escaped; output after a failure, such as a closed pipe or a full disk, is
+    dropped.
 
     Attributes
     ----------
@@ -183,12 +183,12 @@ class LastingStream:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write, if that is possible."""
+        """Write if possible."""
         self._attempt(self._stream.write, text)
         return len(text)
 
     def flush(self) -> None:
-        """Write what is still waiting, if that is possible."""
+        """Flush if possible."""
         self._attempt(self._stream.flush)
 
     def _attempt(self, call: Callable[..., Any], *arguments: str) -> None:
@@ -204,7 +204,7 @@ class LastingStream:
 
 @contextmanager
 def lasting_streams() -> Iterator[LastingStream]:
-    """Replace standard output and standard error by streams whose failures end no run; yields the output."""
+    """Replace stdout and stderr by streams whose failures do not end the run; yields stdout."""
     for number in (0, 1, 2):  # a closed one would be given to the next file that is opened
         try:
             os.fstat(number)
@@ -225,7 +225,7 @@ def lasting_streams() -> Iterator[LastingStream]:
 
 
 def star() -> str:
-    """The mark of a selected feature, in a letter that the terminal has."""
+    """The mark of a selected feature, in a character that the terminal can show."""
     try:
         "★".encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -234,7 +234,7 @@ def star() -> str:
 
 
 def complain(line: str) -> None:
-    """Print a message on stderr, wrapped if that is a terminal."""
+    """Print a message on stderr, wrapped on a terminal."""
     print(_wrapped(printable(line), sys.stderr), file=sys.stderr)
 
 
@@ -246,7 +246,7 @@ def _wrapped(line: str, stream: TextIO, indent: str = "    ") -> str:
 
 
 def print_checks(result: SelectionResult, typed: Callable[[str], str] = str) -> None:
-    """Print whether the checks passed, and a line for each caution and note, in the words of `typed`."""
+    """Print whether the checks passed and a line for each caution and note, translated by `typed`."""
     from modifind.result.concerns import summary
 
     for label, arm_result in result.by_arm.items() if result.by_arm else [("", result)]:
@@ -259,13 +259,13 @@ def print_checks(result: SelectionResult, typed: Callable[[str], str] = str) -> 
 
 
 def strict_line(result: SelectionResult) -> str:
-    """Why a strict run ends with an error."""
+    """Reason why a strict run ends with an error."""
     reason = counted(len(result.cautions), "thing puts", "things put")
     return f"modifind: --strict: {reason} the answer in doubt; results were written nevertheless (exit code 3)"
 
 
 def print_dry_run(selector: ModifierSelector, table: Any, roles: Roles) -> None:
-    """Print how a table is read and what would be done with it."""
+    """Print how a table is read and what a fit would do with it."""
     from modifind.data.containers import is_distributed
     from modifind.data.roles import column_names
     from modifind.engine.dry_run import describe
@@ -284,13 +284,13 @@ def print_dry_run(selector: ModifierSelector, table: Any, roles: Roles) -> None:
 
 
 def print_adjusted(names: list[str]) -> None:
-    """Print the columns that are adjusted for and not tested, if any."""
+    """Print the columns that are adjusted for but not tested, if any."""
     if names:
         print(f"adjusted for: {printable(', '.join(names))}; --exclude leaves a column out\n")
 
 
 def print_placebo(result: PlaceboResult, typed: Callable[[str], str]) -> None:
-    """Print the result of placebo runs, and a warning in the words of `typed` if chance does not explain it."""
+    """Print the result of placebo runs, with a warning translated by `typed` if it exceeds chance."""
     print(f"{result.text}\n{result.drawn[0].upper()}{result.drawn[1:]}.")
     for row in result.table.sort_values("p_value").head(3).itertuples():
         selected = " (selected)" * bool(row.selected)
@@ -300,7 +300,7 @@ def print_placebo(result: PlaceboResult, typed: Callable[[str], str]) -> None:
 
 
 def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -> None:
-    """Print the table of features, then the answer: the average effect, what changes it and for whom it is clear."""
+    """Print the table of features, then the answer: average effect, its modifiers and the clear subgroups."""
     from rich.console import Console
 
     from modifind.report.abstract import Abstract
@@ -332,7 +332,7 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
 
 
 def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: str) -> Any:
-    """A table of the features, most significant first, with the truth where it is known and cautions if any."""
+    """Table of the features, most significant first, with the truth if known and any cautions."""
     from rich.table import Table
     from rich.text import Text
 
@@ -349,7 +349,7 @@ def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: 
         more["caution"] = cautions
     shown = Table(box=None, pad_edge=False)
     for name in ("feature", "kind", "p", "adjusted p", "", *more):
-        shown.add_column(name, **LOOKS.get(name, {}))
+        shown.add_column(name, **COLUMN_STYLES.get(name, {}))
     for position, row in enumerate(table.itertuples()):
         numbers = readable_p(float(row.p_value)), readable_p(float(row.p_adjusted))  # type: ignore[arg-type]
         cells: list[Any] = [Text(printable(str(row.Index))), str(row.kind), *numbers, mark * bool(row.selected)]

@@ -1,4 +1,4 @@
-"""The beginning of `select` and `placebo`: an open table, the roles of its columns, and a selector with options set."""
+"""Shared start of `select` and `placebo`: open the table, resolve column roles, configure the selector."""
 
 from __future__ import annotations
 
@@ -16,11 +16,18 @@ from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli import options
 from modifind.cli.messages import WarningLines, warnings_as_lines
 from modifind.cli.options import Roles
-from modifind.data.features import AlsoDiscrete
+from modifind.data.features import AdditionalDiscrete
 from modifind.data.files.opening import open_file, open_matching, refuse_folder
 from modifind.data.files.text import Dialect
 from modifind.data.guards import refuse_unusable
-from modifind.data.roles import FITTED_SCORES, column_names, first_rows, in_order, refuse_two_roles, usable_columns
+from modifind.data.roles import (
+    FITTED_SCORES,
+    column_names,
+    first_rows,
+    in_table_order,
+    refuse_two_roles,
+    usable_columns,
+)
 from modifind.data.sources import refuse_more_columns
 from modifind.data.words import listed, meant
 from modifind.presets import uai2022
@@ -31,7 +38,7 @@ from modifind.result.files import write_bytes
 def open_table(
     data: str, *, dialect: Dialect | None = None, stream: bool = False, dask: str = "", jobs: int = 1
 ) -> Iterator[Any]:
-    """Open a table: a DataFrame, a Dask DataFrame, or files that are read in batches.
+    """Open a table as a DataFrame, a Dask DataFrame, or files that are read in batches.
 
     Parameters
     ----------
@@ -51,10 +58,10 @@ def open_table(
     refuse_folder(Path(data))
     if dask:
         from modifind.data.files.opening import read_table
-        from modifind.engine.dask import connect, errors_told, silence_logs
+        from modifind.engine.dask import connect, short_cluster_errors, silence_logs
 
         silence_logs()
-        with connect(None if dask == "local" else dask, jobs) as client, errors_told(client):
+        with connect(None if dask == "local" else dask, jobs) as client, short_cluster_errors(client):
             yield read_table(data, dialect)
     elif stream:
         files = open_matching(data, dialect)
@@ -68,7 +75,7 @@ def open_table(
 
 
 def write_file(frame: pd.DataFrame, path: Path) -> None:
-    """Write a DataFrame as CSV or Parquet, whole or not at all."""
+    """Write a DataFrame as CSV or Parquet, atomically."""
     buffer = io.BytesIO()
     if path.suffix.lower() == ".csv":
         frame.to_csv(buffer, index=False, lineterminator="\n")
@@ -81,14 +88,14 @@ def write_file(frame: pd.DataFrame, path: Path) -> None:
 
 
 def read_roles(asked: options.Columns, table: Any, scores: str | None) -> Roles:
-    """Roles of the columns of a table; `scores` is the column with known propensity scores, if any."""
+    """Resolve the roles of a table's columns; `scores` is the column of known propensity scores, if any."""
     columns = column_names(table)
     tested, named, unnamed = _tested(asked, columns, scores)
     refuse_unusable(first_rows(table, tested if asked.features else []), "--features")
     refuse_unusable(first_rows(table, named), "--adjust-for")
     remedy = "--adjust-for names a column that should be, --exclude one that should not"
     adjusted = [*named, *usable_columns(table, unnamed, remedy)]
-    used = in_order(columns, tested, adjusted)
+    used = in_table_order(columns, tested, adjusted)
     per_row = asked.strata, asked.weight, asked.clusters
     labels = asked.treated, asked.reference, _read_arms(asked.arms)
     adjusted = [name for name in used if name in adjusted]
@@ -97,14 +104,14 @@ def read_roles(asked: options.Columns, table: Any, scores: str | None) -> Roles:
 
 
 def _read_arms(texts: list[str] | None) -> tuple[str, ...] | None:
-    """``low,placebo``, or an option for each label, which may then hold commas."""
+    """Parse ``low,placebo``, or one option per label, which may then contain commas."""
     if not texts:
         return None
     return tuple(part.strip() for part in (texts[0].split(",") if len(texts) == 1 else texts))
 
 
 def _tested(asked: options.Columns, columns: list[str], scores: str | None) -> tuple[list[str], list[str], list[str]]:
-    """Columns to test, columns named to be adjusted for, and, where features are named, those left unnamed."""
+    """Columns to test, columns named for adjustment and, where features are named, the remaining columns."""
     roles = {"--treatment": asked.treatment, "--outcome": asked.outcome, "--propensity": scores}
     roles |= {"--strata": asked.strata, "--weight": asked.weight, "--clusters": asked.clusters}
     taken = {option: [name] for option, name in roles.items() if name is not None}
@@ -123,7 +130,7 @@ def _tested(asked: options.Columns, columns: list[str], scores: str | None) -> t
 
 
 def read_design(asked: options.Columns, columns: list[str]) -> tuple[str | None, Any, str | None]:
-    """The design and the propensity as settings; where the latter is a column of known scores, that column."""
+    """Parse design and propensity as settings, and name the column of known scores, if any."""
     if asked.observational and asked.randomised is not None:
         raise ValueError("--randomised and --observational contradict each other; leave one of them out")
     if asked.randomised is None:
@@ -135,7 +142,7 @@ def read_design(asked: options.Columns, columns: list[str]) -> tuple[str | None,
 
 
 def _read_share(text: str) -> float | dict[str, float]:
-    """The share of a trial that is treated, or the shares of its arms by label."""
+    """Parse the treated share of a trial, or the shares of its arms by label."""
     if "=" in text:
         return _read_shares(text, "--randomised")
     with suppress(ValueError):
@@ -145,7 +152,7 @@ def _read_share(text: str) -> float | dict[str, float]:
 
 
 def _read_propensity(value: str, columns: list[str]) -> tuple[Any, str | None]:
-    """The propensity as a setting, a number or shares by label; where it is a column of known scores, that column."""
+    """Parse the propensity as a number or shares by label; also return the column of known scores, if it names one."""
     if value in FITTED_SCORES:
         return value, None
     if value not in columns and "=" in value:
@@ -160,7 +167,7 @@ def _read_propensity(value: str, columns: list[str]) -> tuple[Any, str | None]:
 
 
 def _read_shares(text: str, option: str) -> dict[str, float]:
-    """``placebo=0.5,low=0.25,high=0.25`` as shares by label."""
+    """Parse ``placebo=0.5,low=0.25,high=0.25`` as shares by label."""
     shares = {}
     for pair in text.split(","):
         label, _, share = pair.rpartition("=")
@@ -173,17 +180,17 @@ def _read_shares(text: str, option: str) -> dict[str, float]:
     return shares
 
 
-def read_discrete(texts: list[str] | None, columns: list[str], roles: Roles) -> AlsoDiscrete | str:
-    """The numeric columns that are categories, as a selector takes them."""
+def read_discrete(texts: list[str] | None, columns: list[str], roles: Roles) -> AdditionalDiscrete | str:
+    """Numeric columns to treat as categories, as the selector takes them."""
     categories = _columns(texts, columns, "--discrete")
     if not set(categories) <= set(roles.features):
         strangers = listed(sorted(set(categories) - set(roles.features)))
         raise ValueError(f"--discrete names {strangers}, which is neither tested nor adjusted for")
-    return AlsoDiscrete(tuple(categories)) if categories else "auto"
+    return AdditionalDiscrete(tuple(categories)) if categories else "auto"
 
 
 def read_groups(options: list[str], tested: list[str]) -> dict[str, list[str]]:
-    """``blood pressure=sbp,dbp``, once for every group, as columns by group."""
+    """Parse ``blood pressure=sbp,dbp``, once for every group, as columns by group name."""
     groups: dict[str, list[str]] = {}
     for text in options:
         name, equals, rest = (part.strip() for part in text.partition("="))
@@ -203,7 +210,7 @@ def read_groups(options: list[str], tested: list[str]) -> dict[str, list[str]]:
 
 
 def _columns(texts: list[str] | None, columns: list[str], option: str) -> list[str]:
-    """The columns that an option names, each once."""
+    """Columns named by an option, without duplicates."""
     names = list(dict.fromkeys(name for text in texts or [] for name in _split(text, columns)))
     if texts and not names:
         raise ValueError(f"{option} names no column; name some or leave it out")
@@ -212,7 +219,7 @@ def _columns(texts: list[str] | None, columns: list[str], option: str) -> list[s
 
 
 def _split(text: str, columns: list[str]) -> list[str]:
-    """``age,dose, mg`` as columns: the longest text up to a comma that is a column's name, commas included."""
+    """Split ``age,dose, mg`` into columns, preferring the longest column name, commas included."""
     parts, names = text.split(","), []
     while parts:
         texts = [",".join(parts[:end]) for end in range(len(parts), 0, -1)]
@@ -230,7 +237,7 @@ def _check_known(names: list[str], columns: list[str], option: str) -> None:
 
 
 class OpenTable(NamedTuple):
-    """A table and what is to be done with it; `lines` are the warnings that it gets."""
+    """A table with the planned analysis; `lines` collects its warnings."""
 
     table: Any
     roles: Roles
@@ -247,7 +254,7 @@ def open_analysis(
     rows: options.LargeTable,
     settings: dict[str, Any],
 ) -> Iterator[OpenTable]:
-    """Open a table, and set up what options say; warnings become lines when it is closed."""
+    """Open a table and configure the analysis; warnings become lines on exit."""
     opened = open_table(data, dialect=Dialect(**asdict(text)), jobs=run.jobs, **asdict(rows))
     with warnings_as_lines() as lines, opened as table:
         names = column_names(table)
@@ -270,7 +277,7 @@ def open_analysis(
 
 
 def _selector(settings: dict[str, Any]) -> ModifierSelector:
-    """A selector, or that of a preset, from the values of options by argument."""
+    """Make a selector, or that of a preset, from option values by argument."""
     resamples = settings.pop("n_resamples", "auto")
     if resamples != "auto":
         if not resamples.isdigit():
@@ -295,9 +302,9 @@ def _selector(settings: dict[str, Any]) -> ModifierSelector:
 
 
 def until_interrupted(call: Callable[[], Any], partial: Callable[[], Any], missing: str) -> tuple[Any, bool]:
-    """Return the result of a call, or its partial result and True if Ctrl-C came; `missing` names what was not there.
+    """Return the result of a call, or its partial result and True after Ctrl-C; `missing` names what is incomplete.
 
-    Raises KeyboardInterrupt where there is no partial result.
+    Raises KeyboardInterrupt if there is no partial result.
     """
     try:
         return call(), False

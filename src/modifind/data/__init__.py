@@ -1,1 +1,1 @@
-"""Tables as users have them, read, recognised, and refused or warned of where they would mislead."""
+"""Input tables: read, typed, and refused or warned about where they would mislead."""

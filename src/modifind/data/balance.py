@@ -1,7 +1,7 @@
-"""Where the arms differ: columns that the treatment seems to have changed, and stretches where one arm is alone.
+"""Imbalance between the arms: columns apparently affected by the treatment, and ranges where only one arm has rows.
 
-What came before a randomised treatment differs between the arms by chance alone. Where nobody has said how the
-treatment was given, it is taken as randomised for this question only if nothing else tells the arms apart.
+Pre-treatment columns differ between randomised arms by chance alone. If the design is not declared, randomisation is
+assumed here only if the other columns show no difference between the arms.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RIDGE = 1e-3
 
 @dataclass(frozen=True)
 class ArmSums:
-    """Sums over rows of treatment less its chance, times columns: near zero in what a trial measured before.
+    """Sums over rows of treatment minus its probability, times columns: near zero for pre-treatment columns of a trial.
 
     Attributes
     ----------
@@ -58,11 +58,11 @@ class ArmSums:
     clusters: Clusters
 
     def columns(self, feature: int) -> Array:
-        """What is compared of a column: ranks and how far they are from the middle, gaps, or levels; each of mean 0."""
+        """Mean-zero transforms of a column to compare: ranks and their distance from the middle, gaps, or levels."""
         return np.column_stack([self._standardised(part, seen) for part, seen in compared_parts(self.table, feature)])
 
     def columns_of(self, features: Sequence[int]) -> Array:
-        """The same of several columns, without parts that are the same in all rows."""
+        """The transforms of several columns, without those that are constant."""
         columns = np.column_stack([self.columns(m) for m in features])
         return columns[:, columns.any(axis=0)]
 
@@ -82,10 +82,10 @@ class ArmSums:
         return self.clusters.sums(terms[:, None] * columns)
 
     def difference(self, feature: int) -> tuple[float, float]:
-        """How much the arms differ in a column, in standard deviations, and the p-value.
+        """Difference of the arms in a column, in standard deviations, and its p-value.
 
-        Both are those of the part that tells most, the p-value times the number of parts; NaN where the chance to be
-        treated is not known.
+        Both are those of the most significant transform, the p-value times the number of transforms; NaN if the
+        treatment probability is unknown.
         """
         columns = self.columns(feature)
         changing = np.flatnonzero(columns.any(axis=0))
@@ -100,7 +100,7 @@ class ArmSums:
         return float(size), min(float(p_values[best]) * p_values.size, 1.0)
 
     def scores(self, columns: Array) -> Array:
-        """The sums in standard deviations, by the larger of the observed variance and the one that chance implies."""
+        """Standardised sums, by the larger of the observed and the theoretical variance."""
         sums = self.of_units(columns)
         drawn = treated_as_one(self.treatment, self.clusters)
         chance = self.weights.values * np.sqrt(self.chances * (1.0 - self.chances))
@@ -116,17 +116,17 @@ class ArmSums:
         return np.asarray(2.0 * student_t.sf(np.abs(scores), max(self.clusters.freedom, 1.0)))
 
     def p_value(self, feature: int) -> float:
-        """P-value of no difference between the arms in a column, by what tells most."""
+        """P-value of no difference between the arms in a column, by its most significant transform."""
         p_values = self.p_values(self.columns(feature))
         return min(float(p_values.min()) * p_values.size, 1.0)
 
     def p_value_of_all(self, columns: Array) -> float:
-        """P-value of no difference between the arms in any of some columns, by the clearest and by all together."""
+        """P-value of no difference between the arms in any of several columns, by the smallest p-value and jointly."""
         alone = self.p_values(columns)
         return min(float(alone.min()) * alone.size, self._p_value_together(columns), 1.0)
 
     def _p_value_together(self, columns: Array) -> float:
-        """P-value of the sum of squared scores, by a scaled chi-squared distribution of the same mean and variance."""
+        """Joint p-value of the sum of squared scores, by a chi-squared distribution scaled to its mean and variance."""
         sums, scores = self.of_units(columns), self.scores(columns)
         spread = np.sqrt((sums**2).sum(axis=0))
         sums = sums / np.where(spread > 0, spread, 1.0)
@@ -135,7 +135,7 @@ class ArmSums:
         return float(chi2.sf(scores @ scores / scale, scores.size / scale))
 
     def as_cause(self, others: Array, differing: Array) -> tuple[float, float]:
-        """Score of what other columns say of one that differs: expected if that is a cause of treatment, and found.
+        """Scores of the other columns along a differing one: expected if it causes treatment, and observed.
 
         What is related to a cause of the treatment differs between the arms as well, in proportion; what is related to
         an effect of a randomised treatment does not.
@@ -157,7 +157,7 @@ class ArmSums:
 
 
 def compared_parts(table: FeatureTable, feature: int) -> list[tuple[Array, Bools]]:
-    """Numbers that are compared between the arms, and the rows that have them."""
+    """Numbers to compare between the arms, and the rows that have them."""
     column, n_levels = table.values[:, feature], table.n_levels(feature)
     every = np.ones(column.size, dtype=bool)
     if n_levels:
@@ -176,7 +176,7 @@ def refuse_after_treatment(
 ) -> None:
     """Refuse columns in which the arms of a randomised treatment differ by more than chance.
 
-    Of a table in pieces the rows of the sample are looked at.
+    For a table in pieces only the rows of the sample are examined.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def _can_differ(table: FeatureTable, feature: int) -> bool:
 
 
 def _show_randomisation(sums: ArmSums, others: Sequence[int], differing: Sequence[int]) -> bool:
-    """Whether columns that do not differ show that the treatment was randomised."""
+    """Whether the balanced columns indicate that the treatment was randomised."""
     alike = [m for m in others if sums.p_value(m) >= MIN_ALIKE]
     if len(alike) < max(MIN_OTHERS, 2 * len(differing)) or len(others) > len(alike) + len(differing):
         return False
@@ -235,16 +235,16 @@ def _show_randomisation(sums: ArmSums, others: Sequence[int], differing: Sequenc
 
 
 def _reason(p_value: float, n_others: int, declared: bool) -> str:
-    """Why columns are refused, and what to do."""
+    """Message that says why columns are refused, and what to do."""
     apart = f"between the arms (p = {p_value:.1g})"
     remedy = (
-        "Adjusting for what the treatment has changed hides its effect: leave out of X what was measured after it, and "
-        "name in adjust_for=[...], or in features=[...] to test it, what was measured before"
+        "Adjusting for columns that the treatment has changed hides its effect: leave columns measured after it out of "
+        "X, and name those measured before in adjust_for=[...], or in features=[...] to test them"
     )
     if declared:
-        return f"{apart}, as columns measured before a randomised treatment hardly do. {remedy}"
+        return f"{apart}, which is implausible for columns measured before a randomised treatment. {remedy}"
     return (
-        f"{apart} and {counted(n_others, 'other column')} do not, as if the treatment were randomised and this "
+        f"{apart} and {counted(n_others, 'other column')} do not, as if the treatment were randomised and these "
         f"measured after it. {remedy}; if the treatment was not randomised, say design='observational'"
     )
 
@@ -260,7 +260,7 @@ MAX_SHOWN_BINS = 3
 
 @dataclass(frozen=True)
 class Outside:
-    """Rows of each arm, control first, that lie where the other arm has hardly any.
+    """Rows of each arm, control first, in regions where the other arm has hardly any.
 
     Attributes
     ----------
@@ -274,12 +274,12 @@ class Outside:
     where: str
 
 
-def without_counterpart(rows: Array) -> Bools:
-    """Bins of each arm whose rows have no counterpart, from the rows of control and treated in bins, shape (2, k).
+def rows_without_counterpart(rows: Array) -> Bools:
+    """Bins of each arm whose rows lack a counterpart, from control and treated rows by bin, shape (2, k).
 
     Examples
     --------
-    >>> without_counterpart(np.array([[50.0, 40.0, 0.0], [50.0, 0.0, 3.0]]))
+    >>> rows_without_counterpart(np.array([[50.0, 40.0, 0.0], [50.0, 0.0, 3.0]]))
     array([[False,  True, False],
            [False, False, False]])
     """
@@ -289,7 +289,7 @@ def without_counterpart(rows: Array) -> Bools:
 
 
 def count_by_arm(bins: NDArray[np.intp], arms: Ints, n_bins: int, clusters: Clusters | None = None) -> Array:
-    """Rows of control and treated in bins, shape (2, k); where clusters were treated as a whole, their number.
+    """Control and treated rows by bin, shape (2, k); numbers of clusters if whole clusters were treated.
 
     Examples
     --------
@@ -329,7 +329,7 @@ def outside_along(
     bins, edges = feature_bins(table, feature)
     n_bins = int(bins.max()) + 1
     rows = count_by_arm(bins, arms, n_bins)
-    alone = without_counterpart(count_by_arm(bins, arms, n_bins, clusters))
+    alone = rows_without_counterpart(count_by_arm(bins, arms, n_bins, clusters))
     if not alone.any():
         return Outside(0.0, "")
     mass = np.stack([np.bincount(bins[arms == arm], weights[arms == arm], minlength=n_bins) for arm in (0, 1)])
@@ -344,9 +344,9 @@ def outside_along(
 
 
 def outside_levels(table: FeatureTable, arms: Ints, clusters: Clusters) -> dict[str, Outside]:
-    """Rows without a counterpart along columns of levels, by the column's name, as far as there are any.
+    """Rows without a counterpart in categorical columns, by column name, where there are any.
 
-    To be asked before rare levels are pooled: a level that one arm has not is rare, however many rows the other has.
+    Call this before rare levels are pooled: a level that one arm lacks is rare, however many rows the other arm has.
     """
     levels = [m for m in range(table.n_features) if table.n_levels(m)]
     outside_of = {table.names[m]: outside_along(table, m, arms, np.ones(arms.size), clusters) for m in levels}
@@ -354,7 +354,7 @@ def outside_levels(table: FeatureTable, arms: Ints, clusters: Clusters) -> dict[
 
 
 def feature_bins(table: FeatureTable, feature: int, most: int = MAX_BINS) -> tuple[NDArray[np.intp], Array]:
-    """Bin of each row: its level, or one of about as many rows as the others; missing values come last.
+    """Bin of each row: its level, or one of several bins of about equal size; missing values come last.
 
     Returns
     -------
@@ -373,7 +373,7 @@ def feature_bins(table: FeatureTable, feature: int, most: int = MAX_BINS) -> tup
 
 
 def _place(table: FeatureTable, feature: int, alone: Bools, edges: Array) -> str:
-    """Where bins are, in words."""
+    """Description of the bins in words."""
     name, labels, alone_bins = table.names[feature], table.categories[feature], np.flatnonzero(alone)
     if labels is not None:
         shown = ", ".join(str(labels[k]) for k in alone_bins[:MAX_SHOWN_BINS])

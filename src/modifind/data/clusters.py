@@ -1,7 +1,7 @@
-"""Rows that belong together, rows that were randomised together, and the sample and folds that rows are in.
+"""Clusters and strata of rows, and the assignment of rows to sample and folds.
 
-Of a long table, sample and folds are a function of the seed and the row number: nothing has to be stored or sent for
-them, and the answer is the same in every process and for every cut of the rows.
+For a long table, sample and folds are a function of the seed and the row number: they need not be stored or sent, and
+are the same in every process and however the table is divided.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NUMBER = re.compile(r"[+-]?\d+(\.\d*)?", re.ASCII)  # without exponents: 12e45 i
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """Which rows belong together: one code per row; each row is its own cluster where rows are independent.
+    """Cluster membership as one code per row; if rows are independent, each is its own cluster.
 
     Attributes
     ----------
@@ -50,12 +50,12 @@ class Clusters:
 
     @classmethod
     def rows(cls, n_rows: int) -> Clusters:
-        """Independent rows."""
+        """Clusters of one row each."""
         return cls(np.arange(n_rows), of_rows=True)
 
     @classmethod
     def of(cls, codes: Clusters | Ints | None, n_rows: int = 0) -> Clusters:
-        """From a code per row, or None for `n_rows` independent ones."""
+        """Make clusters from one code per row, or from None for `n_rows` independent rows."""
         if isinstance(codes, Clusters):
             return codes
         if codes is None:
@@ -63,7 +63,7 @@ class Clusters:
         return cls(numbered(np.asarray(codes)), of_rows=False)
 
     def __getitem__(self, rows: Any) -> Clusters:
-        """The clusters of some rows."""
+        """Clusters of a subset of the rows."""
         chosen = self.codes[rows]
         return Clusters.rows(chosen.size) if self.of_rows else Clusters.of(chosen)
 
@@ -79,16 +79,16 @@ class Clusters:
 
     @property
     def given(self) -> Ints | None:
-        """The codes, None for independent rows."""
+        """The codes, or None if rows are independent."""
         return None if self.of_rows else self.codes
 
     def sums(self, terms: Array) -> Array:
-        """Sums of rows, shape (n, k), over clusters, shape (count, k)."""
+        """Sum terms of rows, shape (n, k), within clusters, shape (count, k)."""
         return terms if self.of_rows else unit_sums(terms, self.codes)
 
 
 def numbered(values: NDArray[Any]) -> Ints:
-    """Number of each value among the distinct ones, in their order.
+    """Rank of each value among the distinct ones.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def numbered(values: NDArray[Any]) -> Ints:
 
 
 def first_seen(column: NDArray[Any]) -> NDArray[np.int32]:
-    """Values numbered in the order in which they are first seen: equal for columns that are relabelled."""
+    """Values coded by first appearance, so that relabelled columns become equal."""
     _, first, codes = np.unique(column, return_index=True, return_inverse=True)
     ranks = np.empty(first.size, dtype=np.int32)
     ranks[np.argsort(first)] = np.arange(first.size)
@@ -107,7 +107,7 @@ def first_seen(column: NDArray[Any]) -> NDArray[np.int32]:
 
 
 def joint_codes(first: Ints, second: Ints) -> Ints:
-    """Rows that agree in both of two columns of codes, numbered."""
+    """Codes of the distinct pairs of two columns of codes."""
     return numbered(first * (int(second.max()) + 1) + second)
 
 
@@ -118,7 +118,7 @@ def tied_pairs(codes: Ints) -> float:
 
 
 def unit_sums(terms: Array, codes: Ints, n_units: int = 0) -> Array:
-    """Sums of rows, shape (n, k), over the units that they belong to, shape (units, k)."""
+    """Sum terms of rows, shape (n, k), within units, shape (units, k)."""
     return np.stack([np.bincount(codes, column, minlength=n_units) for column in terms.T], axis=1)
 
 
@@ -130,9 +130,9 @@ def refuse_unlabelled(column: pd.Series[Any]) -> None:
 
 
 def label_texts(column: pd.Series[Any]) -> pd.Series[Any]:
-    """Labels as text, the same for a number in whichever way it is written; None where there is none.
+    """Labels as text, independent of how a number is stored; None where missing.
 
-    A file of text has 001 as a number in rows where all labels are numbers, and as it stands where one is not.
+    In a text file, 001 is read as a number by pieces in which all labels are numbers, and as text by the others.
 
     Examples
     --------
@@ -156,14 +156,14 @@ def _label_text(label: Any) -> str:
 
 
 def cluster_keys(column: pd.Series[Any]) -> NDArray[np.uint64]:
-    """A number for every label that is the same wherever the label occurs, in whichever piece of a table."""
+    """Integer key of every label, the same in all pieces of a table."""
     refuse_unlabelled(column)
     codes, texts = pd.factorize(label_texts(column))
     return pd.util.hash_array(np.asarray(texts, dtype=object), categorize=False)[codes]
 
 
 def check_clusters(count: int) -> None:
-    """Refuse too few clusters, and warn of few: their number is the sample size of a cluster-robust variance."""
+    """Refuse too few clusters and warn of few: their number is the sample size of a cluster-robust variance."""
     if count < MIN_CLUSTERS:
         raise ValueError(
             f"clusters has {counted(count, 'label')}; variances between clusters need at least {MIN_CLUSTERS}. With "
@@ -177,7 +177,7 @@ def check_clusters(count: int) -> None:
 
 
 def is_within(column: NDArray[Any], clusters: Ints) -> bool:
-    """Whether a column has one value in every cluster.
+    """Whether a column is constant within every cluster.
 
     Examples
     --------
@@ -190,15 +190,15 @@ def is_within(column: NDArray[Any], clusters: Ints) -> bool:
 
 
 def treated_as_one(arms: Ints, clusters: Clusters) -> Clusters:
-    """The clusters where all rows of each are in one arm, otherwise rows as clusters of their own."""
+    """The clusters if each was treated as a whole; otherwise independent rows."""
     return clusters if clusters.of_rows or is_within(arms, clusters.codes) else Clusters.rows(arms.size)
 
 
 def cluster_folds(treatment: Ints, clusters: Ints, n_folds: int, seed: int) -> Ints:
-    """Fold of each row; a cluster's rows share one, every fold holds both arms, and folds are about equal in size.
+    """Fold of each row; clusters stay whole, every fold holds both arms, and folds have about equal size.
 
-    Clusters are taken in random order, the largest first, and each goes where the arms are then most even. There are
-    fewer folds where few clusters have rows of one of the arms.
+    Clusters are taken in descending size, in random order among equals, and each goes to the fold that keeps the arms
+    most balanced. There are fewer folds if few clusters have rows of one arm.
 
     Examples
     --------
@@ -235,7 +235,7 @@ def assign_cluster_folds(
     n_folds: int,
     seed: np.random.SeedSequence,
 ) -> None:
-    """Have a sampler cross-fit its distributions by folds of whole clusters."""
+    """Make a sampler cross-fit its distributions by folds of whole clusters."""
     if not hasattr(sampler, "assign_folds"):
         raise ValueError(
             f"clusters: the sampler {type(sampler).__name__} has no assign_folds(folds), so that its fit is judged "
@@ -249,12 +249,12 @@ SHOWN = 3
 
 
 def refuse_unstratified(missing: int) -> None:
-    """Refuse rows without a stratum."""
+    """Refuse rows with a missing stratum."""
     raise ValueError(f"strata has {gaps(missing, 0)}; drop such rows or give them a stratum of their own")
 
 
 def refuse_repeated(codes: NDArray[Any], table: FeatureTable) -> None:
-    """Refuse strata that are one of the features."""
+    """Refuse strata that repeat one of the features."""
     strata = first_seen(codes)
     for m, name in enumerate(table.names):
         if np.array_equal(strata, first_seen(table.values[:, m])):
@@ -262,7 +262,7 @@ def refuse_repeated(codes: NDArray[Any], table: FeatureTable) -> None:
 
 
 def check_strata(labels: tuple[Any, ...], control: NDArray[Any], treated: NDArray[Any]) -> None:
-    """Refuse a single stratum, and strata with few rows of an arm."""
+    """Refuse a single stratum, and strata with too few rows of an arm."""
     if len(labels) < 2:
         raise ValueError(f"strata has one value only ({labels[0]!r}); leave it out")
     small = np.flatnonzero(np.minimum(treated, control) < MIN_LEVEL_ROWS)
@@ -275,7 +275,7 @@ def check_strata(labels: tuple[Any, ...], control: NDArray[Any], treated: NDArra
 
 
 def stratum_name(names: Iterable[Any]) -> str:
-    """What the column of the strata is called: "stratum", in brackets as long as a feature is called that."""
+    """Column name of the strata: "stratum", in brackets while a feature has that name."""
     name = "stratum"
     while name in names:
         name = f"({name})"
@@ -283,7 +283,7 @@ def stratum_name(names: Iterable[Any]) -> str:
 
 
 def stratum_folds(arms: Ints, strata: Ints, n_folds: int, seed: int) -> Ints:
-    """Fold of each row; folds have as equal numbers of every arm, and of every stratum within it, as can be.
+    """Fold of each row, balanced by arm and by stratum within arm.
 
     Examples
     --------
@@ -310,7 +310,7 @@ LAST_WORD = 2**64 - 1
 
 @dataclass(frozen=True)
 class RowPlan:
-    """Sample and folds of numbered rows.
+    """Sample and folds as functions of the row number.
 
     Attributes
     ----------
@@ -328,11 +328,11 @@ class RowPlan:
 
     @classmethod
     def of(cls, seed: np.random.SeedSequence, n_folds: int, n_repeats: int) -> RowPlan:
-        """A plan with keys from a seed; the sample is not limited yet."""
+        """Make a plan with keys derived from a seed; the sample is not limited yet."""
         return cls(tuple(int(word) for word in seed.generate_state(1 + n_repeats, np.uint64)), n_folds)
 
     def words(self, rows: Ints, key: int = 0) -> Words:
-        """Random words of numbered rows; the sample is that of the smallest words of key 0."""
+        """Random words of numbered rows; the sample consists of the smallest words of key 0."""
         return row_words(rows, self.keys[key])
 
     def sampled(self, rows: Ints) -> Bools:
@@ -345,12 +345,12 @@ class RowPlan:
         return [(self.words(rows, k) % np.uint64(self.n_folds)).astype(np.int64) for k in repeats]
 
     def limited(self, limit: int) -> RowPlan:
-        """The same with a limit to the sample."""
+        """The same plan with a limit on the sample."""
         return replace(self, limit=limit)
 
 
 def row_words(rows: Ints, key: int) -> Words:
-    """A random word for every row, which follows from its number and the key."""
+    """A pseudo-random word for every row, determined by its number and the key."""
     with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is what is meant
         word = (rows.astype(np.uint64) + np.uint64(1)) * _GOLDEN + np.uint64(key)
         word = (word ^ (word >> np.uint64(30))) * _FIRST
@@ -359,7 +359,7 @@ def row_words(rows: Ints, key: int) -> Words:
 
 
 def row_uniforms(rows: Ints, keys: tuple[int, ...]) -> NDArray[np.float64]:
-    """Numbers between 0 and 1, one for every row and key, shape (n, keys).
+    """Pseudo-random numbers between 0 and 1 for every row and key, shape (n, keys).
 
     Examples
     --------
@@ -372,6 +372,6 @@ def row_uniforms(rows: Ints, keys: tuple[int, ...]) -> NDArray[np.float64]:
 
 
 def generous_limit(n_rows: int, n_sample: int) -> int:
-    """A limit that all but never leaves fewer than `n_sample` of `n_rows` rows below it, nor many more."""
+    """A limit below which almost certainly at least `n_sample` of `n_rows` rows fall, and not many more."""
     share = (n_sample + 6.0 * np.sqrt(n_sample) + 10.0) / n_rows
     return LAST_WORD if share >= 1 else int(share * 2.0**64)

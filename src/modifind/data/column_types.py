@@ -1,4 +1,4 @@
-"""What a column holds: numbers, categories, or something that is no feature."""
+"""Column types: numeric, categorical, or unsuitable as a feature."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pandas as pd
 from modifind.data.words import shortened
 
 MAX_DISCRETE_VALUES = 10
-PROBED = 2000  # distinct texts that are looked at, of more
+MAX_PROBED_TEXTS = 2000  # distinct texts that are looked at, of more
 SHOWN = 3
 DAYS = "days since a date"
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")
@@ -38,7 +38,7 @@ _DATE = (
 
 _NUMBER = r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?"
 CODE = r"0\d+|\d+[eE]\d+"  # 007 is not 7, and 12e3 is no 12000
-GROUPED = ("numbers with commas", "numbers with apostrophes")
+THOUSANDS_KINDS = ("numbers with commas", "numbers with apostrophes")
 # Texts that could be read as numbers: how all of them, or half of them, look, and what to do with the column {}.
 _NEAR_NUMBERS = {
     "numbers with commas between thousands": r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?",  # 1,200 alone may be a decimal
@@ -56,12 +56,12 @@ _REMEDIES = (
     "Strip the sign: {}.str.rstrip('% ').astype(float)",
     "Write values beyond a limit of detection as numbers (half the limit, for instance)",
     "Strip the sign: {}.str.lstrip('$€£ ').astype(float)",
-    "Strip the unit, and mind that all rows have the same: {}.str.extract(r'([-+.\\d]+)')[0].astype(float)",
+    "Strip the unit, once you know that all rows use the same: {}.str.extract(r'([-+.\\d]+)')[0].astype(float)",
 )
 
 
 def feature_column(column: pd.Series[Any], name: str, check: bool = True) -> tuple[pd.Series[Any], bool]:
-    """A column that can be a feature, and whether it holds numbers.
+    """Validate a column as a feature; return it and whether it is numeric.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def feature_column(column: pd.Series[Any], name: str, check: bool = True) -> tup
 
 
 def _refuse_infinite_levels(column: pd.Series[Any], name: str) -> None:
-    """Refuse categories that are infinite numbers: a level that no file or picture could show."""
+    """Refuse infinite numbers as categories, which no file or figure could show."""
     infinite = [label for label in column.cat.categories if isinstance(label, float) and math.isinf(label)]
     if count := int(column.isin(infinite).sum()):
         raise ValueError(
@@ -115,7 +115,7 @@ def _refuse_infinite_levels(column: pd.Series[Any], name: str) -> None:
 
 
 def plain_column(column: pd.Series[Any]) -> pd.Series[Any]:
-    """The same values with the plainest type that holds them: objects that are numbers or truth values become such."""
+    """Convert a column to the plainest type that holds its values, such as objects to numbers or booleans."""
     types = pd.api.types
     fits = (types.is_numeric_dtype, types.is_bool_dtype, types.is_string_dtype)
     if isinstance(column.dtype, pd.ArrowDtype) and not any(fit(column) for fit in fits):
@@ -137,7 +137,7 @@ def plain_column(column: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def unfit_kind(column: pd.Series[Any]) -> str:
-    """What a column holds that is neither a number nor a category, in words; empty for others.
+    """Description of a column that is neither numeric nor categorical; empty for others.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def unfit_kind(column: pd.Series[Any]) -> str:
 
 
 def loses_digits(column: pd.Series[Any]) -> bool:
-    """Whether a column has integers that floats cannot hold, as identifiers are."""
+    """Whether a column has integers that floats cannot represent, as identifiers often have."""
     if not (pd.api.types.is_integer_dtype(column) or (column.dtype == object and _inferred(column) == "integer")):
         return False
     values = column.dropna().to_numpy()
@@ -158,45 +158,47 @@ def loses_digits(column: pd.Series[Any]) -> bool:
 
 
 def refuse_identifiers(name: str) -> None:
-    """Refuse integers that floats cannot tell apart."""
+    """Refuse integers beyond the precision of floats."""
     raise ValueError(
-        f"column {name!r} has integers beyond 2^53 that floats cannot tell apart, as identifiers have; exclude it, or "
-        "subtract what all values share"
+        f"column {name!r} has integers beyond 2^53, which floats cannot tell apart and which are usually identifiers; "
+        "exclude it, or subtract a constant from all values"
     )
 
 
 def plain_label(label: Any) -> Any:
-    """The label as a plain number or as text, which is what a report or a JSON file can show."""
+    """The label as a plain number or as text, for reports and JSON files."""
     label = label.item() if isinstance(label, np.generic) else label
     return label if isinstance(label, bool | int | float | str) else str(label)
 
 
-def number_text(number: Any) -> str:
-    """A whole number as it is written.
+def whole_number_text(number: Any) -> str:
+    """A whole number as text.
 
     Examples
     --------
-    >>> number_text(3.0), number_text(12)
+    >>> whole_number_text(3.0), whole_number_text(12)
     ('3', '12')
     """
     return str(int(number))
 
 
 def numbers_as_text(column: pd.Series[Any]) -> pd.Series[Any]:
-    """The same with whole numbers as they are written, of a column that holds text in other rows."""
+    """Convert whole numbers to text, for a column that holds text in other rows."""
     kind = pd.api.types.infer_dtype(column, skipna=True)
     if kind not in ("integer", "floating") and not kind.startswith("mixed"):
         return column
-    return column.astype(object).map(lambda value: value if isinstance(value, str) else number_text(value), "ignore")
+    return column.astype(object).map(
+        lambda value: value if isinstance(value, str) else whole_number_text(value), "ignore"
+    )
 
 
 def outcome_name(column: pd.Series[Any]) -> str:
-    """How messages call an outcome: by the name of its column, if it has one."""
+    """Name of the outcome in messages, with that of its column if known."""
     return f"the outcome {column.name!r}" if _is_named(column, "y") else "the outcome y"
 
 
 def treatment_name(column: pd.Series[Any]) -> str:
-    """How messages call a treatment: by the name of its column, if it has one."""
+    """Name of the treatment in messages, with that of its column if known."""
     return f"the treatment {column.name!r}" if _is_named(column, "treatment") else "treatment"
 
 
@@ -205,19 +207,19 @@ def _is_named(column: pd.Series[Any], argument: str) -> bool:
 
 
 def text_outcome(column: pd.Series[Any]) -> str:
-    """What is wrong with an outcome that holds text."""
+    """Problem with an outcome that holds text, and its remedy."""
     what, known = f"{outcome_name(column)} must be numeric;", column.dropna()
     is_number = _as_numbers(known, loose=False).notna()
     if is_number.all():
         return f"{what} found numbers written as text. Convert it to numbers."
     near = _near_numbers(_distinct(known.astype(str)), "y")
-    if near.startswith(GROUPED):
+    if near.startswith(THOUSANDS_KINDS):
         return f"{what} found {near}."
     if 2 * is_number.sum() > len(known):
         counts = f"{is_number.sum()} of {len(known)} values are numbers"
         others = _some(known[~is_number].unique())
         return f"{what} {counts}, the others are {others}. Drop those rows or write them as numbers."
-    return f"{what} found {_written(known.astype(str))}."
+    return f"{what} found {_text_problem(known.astype(str))}."
 
 
 def _distinct(values: pd.Series[Any]) -> pd.Series[Any]:
@@ -225,23 +227,23 @@ def _distinct(values: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def _near_numbers(distinct: pd.Series[Any], column: str) -> str:
-    """What texts look like that could be read as numbers, and what to do with the `column`; empty for others.
+    """Description of texts that could be read as numbers, and a remedy for `column`; empty for others.
 
-    Those that are numbers as they stand say nothing.
+    Texts that are plain numbers are not described.
     """
     distinct = distinct[_as_numbers(distinct, loose=False).isna()]
     stripped = distinct.str.strip()
     for (what, pattern), remedy in zip(_NEAR_NUMBERS.items(), _REMEDIES, strict=True):
         matches = stripped.str.fullmatch(pattern)
-        if matches.mean() >= (1.0 if what.startswith(GROUPED) else 0.5):
+        if matches.mean() >= (1.0 if what.startswith(THOUSANDS_KINDS) else 0.5):
             return f"{what}, such as {distinct[matches].iloc[0]!r}. {remedy.replace('{}', column)}"
     return ""
 
 
-def _written(texts: pd.Series[Any]) -> str:
-    """What texts that are no numbers look like, and what to do."""
+def _text_problem(texts: pd.Series[Any]) -> str:
+    """Description of texts that are not plain numbers, and a remedy."""
     distinct = _distinct(texts)
-    if date := _usual_date(distinct):
+    if date := _first_date(distinct):
         return f"dates or times as text, such as {date!r}. Analyse a number, such as {DAYS}"
     if near := _near_numbers(distinct, "y"):
         return near
@@ -260,7 +262,7 @@ def _fits(column: pd.Series[Any]) -> bool:
 
 
 def _refuse_mixture(column: pd.Series[Any], name: str) -> None:
-    """Refuse an object column that is no text."""
+    """Refuse an object column that does not hold text only."""
     values = column.dropna()
     kinds = Counter(type(value).__name__ for value in values)
     what = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(SHOWN))
@@ -274,18 +276,18 @@ def _refuse_mixture(column: pd.Series[Any], name: str) -> None:
 
 
 def mixed_types(name: str, found: str = "") -> ValueError:
-    """The refusal of a column whose values are of types that have no common order."""
+    """Error for a column whose types have no common order."""
     return ValueError(f"column {name!r} mixes types that cannot be compared; convert it to text or to numbers{found}")
 
 
 def _check_text(values: pd.Series[Any], name: str) -> None:
     """Refuse text that holds dates, or numbers with a few words among them."""
     distinct = _distinct(values)
-    if len(distinct) > PROBED:
-        distinct = distinct.iloc[np.linspace(0, len(distinct) - 1, PROBED).astype(int)]
+    if len(distinct) > MAX_PROBED_TEXTS:
+        distinct = distinct.iloc[np.linspace(0, len(distinct) - 1, MAX_PROBED_TEXTS).astype(int)]
     if not len(distinct) or distinct.str.strip().str.fullmatch(CODE).any():
         return
-    if date := _usual_date(distinct):
+    if date := _first_date(distinct):
         raise ValueError(
             f"column {name!r} holds dates or times as text, such as {date!r}; convert them to a number (days since a "
             "date, for instance) or exclude the column"
@@ -295,23 +297,23 @@ def _check_text(values: pd.Series[Any], name: str) -> None:
 
 
 def dated(texts: pd.Series[Any]) -> pd.Series[bool]:
-    """Which texts are dates or times."""
+    """Mask of texts that are dates or times."""
     return texts.str.fullmatch(_DATE).fillna(False).astype(bool)
 
 
-def _usual_date(texts: pd.Series[Any]) -> str:
-    """The first date or time of texts that are mostly such; empty for others."""
+def _first_date(texts: pd.Series[Any]) -> str:
+    """The first date or time if most texts are such; otherwise empty."""
     dates = texts[dated(texts)]
     return str(dates.iloc[0]) if 2 * len(dates) > len(texts) else ""
 
 
 def mostly_numbers(texts: pd.Series[Any]) -> bool:
-    """Whether more than half of some texts are numbers, also such as 1,5 and < 3 and 20 %."""
+    """Whether more than half of the texts are numbers, including forms such as 1,5 and < 3 and 20 %."""
     return 2 * int(_as_numbers(texts, loose=True).notna().sum()) > len(texts)
 
 
 def _refuse_near_numbers(values: pd.Series[Any], name: str, least: int) -> None:
-    """Refuse text of which most rows are numbers, where at least so many numbers are distinct."""
+    """Refuse text in which most rows are numbers, if at least `least` numbers are distinct."""
     strict, loose = _as_numbers(values, loose=False), _as_numbers(values, loose=True)
     if loose.nunique() < least or 2 * int(loose.notna().sum()) <= len(values):
         return
@@ -322,7 +324,7 @@ def _refuse_near_numbers(values: pd.Series[Any], name: str, least: int) -> None:
             "as categories if they are codes"
         )
     near = _near_numbers(_distinct(values), f"X[{name!r}]")
-    if near and (count == 0 or near.startswith(GROUPED)):
+    if near and (count == 0 or near.startswith(THOUSANDS_KINDS)):
         raise ValueError(f"column {name!r} holds {near}")
     others = values[strict.isna()].value_counts().index
     raise ValueError(
@@ -332,12 +334,12 @@ def _refuse_near_numbers(values: pd.Series[Any], name: str, least: int) -> None:
 
 
 def _as_numbers(text: pd.Series[Any], loose: bool) -> pd.Series[Any]:
-    """Texts as numbers, NaN where they are none; the loose reading also takes 1,5 and < 3 and 20 %."""
+    """Parse texts as numbers, NaN where that fails; `loose` also accepts 1,5 and < 3 and 20 %."""
     if loose:
         text = text.astype(str).str.replace(r"[,'\u2019%$€£<>≤≥~\s]", "", regex=True)
     return pd.to_numeric(text.astype(object), errors="coerce")
 
 
 def _some(values: Any) -> str:
-    """The first few values, and how many more there are."""
+    """The first few values and the number of the others."""
     return shortened([repr(plain_label(value)) for value in values], SHOWN)

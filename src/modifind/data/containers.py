@@ -1,4 +1,4 @@
-"""From what users hold to pandas: frames of any library that narwhals knows, arrays, lists and dictionaries."""
+"""Conversion to pandas: frames of any library that narwhals supports, arrays, lists and dictionaries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_distributed(X: Any) -> bool:
 
 
 def as_frame(X: Any) -> pd.DataFrame:
-    """A DataFrame of what the user passed; columns of an array are called x0, x1, ...
+    """Convert input to a DataFrame; columns of an array are named x0, x1, ...
 
     Parameters
     ----------
@@ -62,13 +62,13 @@ def _of_array(array: np.ndarray[Any, Any]) -> pd.DataFrame:
     if array.ndim == 1 and array.dtype.names:
         return pd.DataFrame({name: array[name] for name in array.dtype.names}).infer_objects()
     if array.ndim != 2:
-        raise ValueError(f"X must be a table of two dimensions; found {array.ndim}")
+        raise ValueError(f"X must have two dimensions; found {array.ndim}")
     frame = _numbered(pd.DataFrame(array))
     return frame.infer_objects() if array.dtype == object else frame
 
 
 def as_column(values: Any, what: str) -> pd.Series[Any]:
-    """A column of what the user passed, rows numbered from 0.
+    """Convert input to a Series with rows numbered from 0.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def as_column(values: Any, what: str) -> pd.Series[Any]:
 
 
 def recorded_names(y: pd.Series[Any], treatment: pd.Series[Any]) -> dict[str, str]:
-    """What a result records of the names of outcome and treatment, for axes and sentences; nothing without names.
+    """Names of outcome and treatment for the record, for axes and sentences; empty without names.
 
     Examples
     --------
@@ -113,15 +113,15 @@ def recorded_names(y: pd.Series[Any], treatment: pd.Series[Any]) -> dict[str, st
 
 
 def check_names(names: tuple[str, ...]) -> None:
-    """Refuse names that occur twice."""
+    """Refuse duplicate names."""
     if twice := sorted(repeated(names)):
         raise ValueError(f"column names must be unique; repeated: {named(twice)}. Rename the columns.")
 
 
 def check_same_rows(**given: Any) -> None:
-    """Refuse pandas objects whose indexes have other labels, or the same in another order: rows go by position.
+    """Refuse pandas objects whose indexes differ, also in order only: rows are matched by position.
 
-    Row numbers from 0 on, which pandas gives where nobody gave labels, go with labels that are no whole numbers.
+    A default index of row numbers is compatible with labels that are not whole numbers.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def check_same_rows(**given: Any) -> None:
     >>> check_same_rows(X=X, y=pd.Series([1, 2, 3], index=[1, 2, 3]))
     Traceback (most recent call last):
     ...
-    ValueError: the index of y has 1 label that X has not, such as 3, ...
+    ValueError: the index of y has 1 label not in X, such as 3, ...
     """
     indexes = {name: rows.index for name, rows in given.items() if isinstance(rows, pd.DataFrame | pd.Series)}
     for (first, labels), (name, index) in combinations(indexes.items(), 2):
@@ -139,14 +139,14 @@ def check_same_rows(**given: Any) -> None:
 
 
 def _refuse_other_rows(first: str, labels: pd.Index[Any], name: str, index: pd.Index[Any]) -> None:
-    """Refuse two indexes, but for row numbers beside labels that are none."""
+    """Refuse two different indexes, unless one has row numbers and the other labels that are not numbers."""
     numbered = any(rows.equals(pd.RangeIndex(len(rows))) for rows in (labels, index))
     others, whole = index[~index.isin(labels)], all(map(pd.api.types.is_integer_dtype, (labels, index)))
     if numbered and len(others) == len(index) and not whole:
         return
     what = f"the labels of {first} in another order"
     if len(others):
-        what = f"{counted(len(others), 'label')} that {first} has not, such as {plain_label(others[0])!r}"
+        what = f"{counted(len(others), 'label')} not in {first}, such as {plain_label(others[0])!r}"
     remedy = f"pass {name}.loc[{first}.index]"
     if len(others) or numbered or not labels.is_unique:  # labels do not say which rows belong together
         remedy = "take both from the same DataFrame"
@@ -161,14 +161,14 @@ def _numbered(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _joined(names: list[Any], columns: list[pd.Series[Any]]) -> pd.DataFrame:
-    """Columns side by side; names may repeat, which is refused later with a message of its own."""
+    """Columns side by side; duplicate names are refused later with their own message."""
     if not columns:
         return pd.DataFrame()
     return pd.concat(columns, axis=1).set_axis(names, axis=1)
 
 
 def _unmasked(values: Any) -> np.ndarray[Any, Any]:
-    """An array; masked entries are missing values."""
+    """An array in which masked entries have become missing values."""
     if isinstance(values, np.ma.MaskedArray):
         gaps = np.ma.getmaskarray(values)
         array = values.data.astype(np.float64 if values.dtype.kind in "biuf" else object)
@@ -178,7 +178,7 @@ def _unmasked(values: Any) -> np.ndarray[Any, Any]:
 
 
 def eager(value: Any) -> Any:
-    """A frame or column of any library that narwhals knows, as a narwhals object; anything else as it is."""
+    """Wrap a frame or column of a library that narwhals supports; return anything else unchanged."""
     if type(value).__name__ == "RecordBatch" and type(value).__module__.startswith("pyarrow"):
         value = import_module("pyarrow").Table.from_batches([value])
     given = nw.from_native(value, pass_through=True, allow_series=True)
@@ -186,7 +186,7 @@ def eager(value: Any) -> Any:
 
 
 def _of_series(series: nw.Series[Any]) -> pd.Series[Any]:
-    """A column as pandas has it; integers and booleans with gaps get pandas' nullable types."""
+    """Convert to a pandas Series; integers and booleans with gaps get nullable types."""
     kind, missing = series.dtype, series.null_count() > 0
     if kind.is_float():
         return pd.Series(series.to_numpy())
@@ -203,7 +203,7 @@ def _of_series(series: nw.Series[Any]) -> pd.Series[Any]:
 
 
 def estimator_of(propensity: Any) -> Any:
-    """What the `PropensityModel` around a propensity holds, or the propensity itself."""
+    """The estimator or scores inside a `PropensityModel`, or the argument itself."""
     return getattr(propensity, "estimator", propensity)
 
 
@@ -214,5 +214,5 @@ def is_known(propensity: Any) -> bool:
 
 
 def row_scores(propensity: Any) -> Any:
-    """Known propensity scores, one per row, if that is what they are; None otherwise."""
+    """Known propensity scores if there is one per row; None otherwise."""
     return estimator_of(propensity) if is_known(propensity) and np.ndim(estimator_of(propensity)) else None

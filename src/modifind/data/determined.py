@@ -1,4 +1,4 @@
-"""Features that others determine, that clusters of rows determine, or that determine the treatment or the outcome."""
+"""Features determined by others or by clusters, and features that determine the treatment or the outcome."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROBE_ROWS = 1000
 
 @dataclass(frozen=True)
 class DeterminedFeatures:
-    """Features that the data cannot tell from others.
+    """Features that the data cannot distinguish from others.
 
     Attributes
     ----------
@@ -42,16 +42,16 @@ class DeterminedFeatures:
 
     @property
     def features(self) -> frozenset[int]:
-        """All features in these sets; each follows from the others of its set."""
+        """All features in these sets; each is determined by the others in its set."""
         return frozenset(m for some in (*self.twins, *self.combinations) for m in some)
 
     @property
     def followers(self) -> frozenset[int]:
-        """Redundant features: all of a set of copies but one, and linear combinations of others."""
+        """Redundant features: all but one of each set of copies, and linear combinations of others."""
         return frozenset(m for some in self.twins for m in some[1:]) | {combined for combined, *_ in self.combinations}
 
     def apart(self, groups: Sequence[tuple[int, ...]]) -> DeterminedFeatures:
-        """The same without sets that lie within one group, whose columns need not be told apart."""
+        """The same without sets inside one group, whose columns need not be distinguished."""
         sets = [frozenset(group) for group in groups]
 
         def kept(some: tuple[int, ...]) -> bool:
@@ -60,7 +60,7 @@ class DeterminedFeatures:
         return replace(self, twins=tuple(filter(kept, self.twins)), combinations=tuple(filter(kept, self.combinations)))
 
     def warn(self) -> None:
-        """One warning for columns that say the same, one for linear combinations."""
+        """Issue one warning for copies and one for linear combinations."""
         advice = (
             "{}. The data cannot tell these features apart, so their p-values are set to 1; leave out one of each set"
         )
@@ -77,10 +77,10 @@ class DeterminedFeatures:
 def find_determined(table: FeatureTable) -> DeterminedFeatures:
     """Find features that are copies or exact linear combinations of others.
 
-    Continuous features are copies where their ranks agree (Spearman correlation above 0.999): the same thing in other
-    units, or its logarithm. A discrete feature and one with few distinct values are copies where one is a relabelling
-    of the other. Two continuous ones are not: they may be measured once for all rows of a cluster. For linear
-    combinations discrete features count by their numbers, those with two levels as 0 and 1.
+    Continuous features are copies if their ranks agree (Spearman correlation above 0.999): the same quantity in other
+    units, or its logarithm. A discrete feature, or one with few distinct values, is a copy if it is a relabelling of
+    the other. Two continuous ones are not: they may be measured once for all rows of a cluster. In linear combinations
+    discrete features enter by their numbers, those with two levels as 0 and 1.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def find_determined(table: FeatureTable) -> DeterminedFeatures:
     (((0, 2),), ((4, 1, 3),))
     """
     changing = [m for m in range(table.n_features) if not table.is_constant(m)]
-    twins = _twins(table, changing)
+    twins = _copies(table, changing)
     repeated = {m for some in twins for m in some[1:]}
     columns = {m: _numeric(table, m) for m in changing if m not in repeated}
     numeric = {m: column for m, column in columns.items() if column is not None}
@@ -100,8 +100,8 @@ def find_determined(table: FeatureTable) -> DeterminedFeatures:
     return DeterminedFeatures(table.names, twins, combinations)
 
 
-def _twins(table: FeatureTable, changing: list[int]) -> tuple[tuple[int, ...], ...]:
-    """Sets of features that say the same."""
+def _copies(table: FeatureTable, changing: list[int]) -> tuple[tuple[int, ...], ...]:
+    """Sets of features that are copies of each other."""
     leader = {m: m for m in changing}
 
     def join(first: int, second: int) -> None:
@@ -118,7 +118,7 @@ def _twins(table: FeatureTable, changing: list[int]) -> tuple[tuple[int, ...], .
 
 
 def _relabelled(table: FeatureTable, changing: list[int]) -> Iterator[tuple[int, int]]:
-    """Discrete features and others that have the same values but for their labels."""
+    """Sets of features, at least one discrete, with the same values up to relabelling."""
     seen: dict[bytes, int] = {}
     for m in sorted(changing, key=lambda m: not table.n_levels(m)):
         if (codes := repeated_values(table, m)) is not None:
@@ -128,18 +128,18 @@ def _relabelled(table: FeatureTable, changing: list[int]) -> Iterator[tuple[int,
 
 
 def _same_ranks(table: FeatureTable, changing: list[int]) -> Iterator[tuple[int, int]]:
-    """Continuous features whose ranks agree."""
+    """Sets of continuous features whose ranks agree."""
     plain = [m for m in changing if not table.n_levels(m)]
     ranks = rankdata(np.nan_to_num(table.values[:, plain], nan=-np.inf), axis=0)
     ranks -= ranks.mean(axis=0)
     ranks /= np.sqrt((ranks**2).sum(axis=0))
     for one, other in np.argwhere(np.triu(np.abs(ranks.T @ ranks) > SAME_RANKS, 1)):
-        if _agree_elsewhere(table.values[:, plain[one]], table.values[:, plain[other]]):
+        if _agree_outside_ties(table.values[:, plain[one]], table.values[:, plain[other]]):
             yield plain[one], plain[other]
 
 
-def _agree_elsewhere(first: Array, second: Array) -> bool:
-    """Whether ranks agree beside the rows in which both columns are missing, or have their most frequent value."""
+def _agree_outside_ties(first: Array, second: Array) -> bool:
+    """Whether ranks also agree outside the rows where both columns are missing or at their most frequent value."""
     usual = np.ones(first.size, dtype=bool)
     for column in (first, second):
         distinct, codes, counts = np.unique(column, return_inverse=True, return_counts=True)
@@ -151,7 +151,7 @@ def _agree_elsewhere(first: Array, second: Array) -> bool:
 
 
 def repeated_values(table: FeatureTable, feature: int) -> NDArray[np.int32] | None:
-    """The values of a feature numbered by `first_seen`, None where few rows share one."""
+    """The values of a feature coded by `first_seen`; None if few rows share a value."""
     if np.unique(table.values[:PROBE_ROWS, feature]).size * ROWS_PER_VALUE > min(table.n_rows, PROBE_ROWS):
         return None
     codes = first_seen(table.values[:, feature])
@@ -161,7 +161,7 @@ def repeated_values(table: FeatureTable, feature: int) -> NDArray[np.int32] | No
 
 
 def _numeric(table: FeatureTable, feature: int) -> Array | None:
-    """A standardised column of numbers, None where a feature has no numbers."""
+    """A standardised numeric column; None if a feature has no numbers."""
     labels = table.categories[feature]
     column = table.values[:, feature]
     if labels is not None and len(labels) > 2:
@@ -175,10 +175,10 @@ def _numeric(table: FeatureTable, feature: int) -> Array | None:
 
 
 def _combinations(columns: dict[int, Array]) -> tuple[tuple[int, ...], ...]:
-    """Columns that follow linearly from those before them, with the columns that have a part in it."""
+    """Columns that are linear combinations of earlier ones, with the columns involved."""
     if len(columns) < 3:
         return ()
-    features, triangle = list(columns), _triangle(list(columns.values()))
+    features, triangle = list(columns), _triangular_factor(list(columns.values()))
     size = np.sqrt((triangle**2).sum(axis=0))
     if (np.abs(np.diag(triangle)) > EXACT * size).all():
         return ()
@@ -200,8 +200,8 @@ def _combinations(columns: dict[int, Array]) -> tuple[tuple[int, ...], ...]:
     return tuple(combinations)
 
 
-def _triangle(columns: list[Array]) -> Array:
-    """The triangular factor of the matrix of these columns, from blocks of rows."""
+def _triangular_factor(columns: list[Array]) -> Array:
+    """Triangular (QR) factor of the matrix of these columns, computed in blocks of rows."""
     triangle = np.empty((0, len(columns)))
     for start in range(0, columns[0].size, BLOCK_ROWS):
         block = np.column_stack([column[start : start + BLOCK_ROWS] for column in columns])
@@ -214,7 +214,7 @@ MAX_LEAK_CHANCE = 1e-4  # gives them no more often than this
 
 
 def refuse_leaks(table: FeatureTable, y: Array, arms: Ints, clusters: Clusters | None = None) -> None:
-    """Refuse features that determine the treatment or are the outcome under another name.
+    """Refuse features that determine the treatment or are the outcome in another form.
 
     Parameters
     ----------
@@ -260,12 +260,12 @@ def refuse_leaks(table: FeatureTable, y: Array, arms: Ints, clusters: Clusters |
     )
     refuse_any(
         copies,
-        "{}: the outcome itself in other units or under other labels; exclude what is measured after the treatment",
+        "{}: the outcome itself in other units or with other labels; exclude columns measured after the treatment",
     )
 
 
 def _once_per_cluster(ranks: Ints, arms: Ints, clusters: Clusters) -> tuple[Ints, Ints]:
-    """Both with one row for each cluster, where all rows of a cluster agree in both."""
+    """Both columns with one row per cluster, if both are constant within clusters."""
     if clusters.of_rows or not (is_within(ranks, clusters.codes) and is_within(arms, clusters.codes)):
         return ranks, arms
     first = np.unique(clusters.codes, return_index=True)[1]
@@ -273,7 +273,7 @@ def _once_per_cluster(ranks: Ints, arms: Ints, clusters: Clusters) -> tuple[Ints
 
 
 def _determines(ranks: Ints, arms: Ints) -> bool:
-    """Whether no value occurs in both arms, be it that values are few or that the arms are a few intervals."""
+    """Whether no value occurs in both arms, for few distinct values or when the arms occupy a few intervals."""
     n_values = int(ranks.max()) + 1
     rows = np.bincount(ranks)
     treated = np.bincount(ranks, weights=arms, minlength=n_values)
@@ -286,7 +286,7 @@ def _determines(ranks: Ints, arms: Ints) -> bool:
 
 
 def _is_copy(ranks: Ints, outcome: Ints) -> bool:
-    """Whether a feature is a strictly monotone function of the outcome, or a relabelling of one with few values."""
+    """Whether a feature is a strictly monotone function of the outcome, or a relabelling with few values."""
     n_values = int(outcome.max()) + 1
     if int(ranks.max()) + 1 != n_values:
         return False
@@ -306,14 +306,14 @@ MAX_PAIRED_COLUMNS = 40  # whose pairs are looked at
 def cluster_features(
     table: FeatureTable, clusters: Ints | None, determined: frozenset[int]
 ) -> tuple[dict[int, Ints], Ints | None]:
-    """Features that have one value in each of some clusters, with these, and the clusters that rows are taken to be in.
+    """Features that are constant within clusters, with these clusters, and the clusters assumed for the rows.
 
-    Two continuous columns whose values change together tell of sets of rows too: schools have a size and a share of
-    girls each. They count where `clusters` are not told, and where they are sets of those: a feature of districts is
-    known by as many values as there are districts, not villages. Every feature goes with the largest sets, a warning
-    names those that nobody told of, and rows are taken to be in the largest of all: models that have seen a district
-    know its effect. Columns in `determined`, which others determine, tell nothing; categories
-    of many levels and of few clusters each are left out.
+    Two continuous columns whose values change together also reveal sets of rows: schools, for instance, each have a
+    size and a share of girls. Such sets are used if no `clusters` are given, or if they consist of whole clusters: a
+    feature of districts is observed once per district, not per village. Every feature is assigned to the largest sets,
+    a warning names those that were not declared, and rows are taken to belong to the largest of all, because models
+    that have seen a district know its effect. Columns in `determined`, which others determine, reveal nothing;
+    categories with many levels and few clusters each are left out.
 
     Examples
     --------
@@ -327,7 +327,7 @@ def cluster_features(
     >>> with warnings.catch_warnings(record=True) as warned:
     ...     sets, clusters = cluster_features(table, None, frozenset())
     >>> sorted(sets), int(clusters.max()) + 1, str(warned[0].message)[:58]
-    ([0, 1], 30, 'size, girls: one value each in the same 30 sets of rows, s')
+    ([0, 1], 30, 'size, girls: constant within the same 30 sets of rows. Eit')
     """
     partitions = [sets for sets in _shared_sets(table, determined) if sets.max() + 1 >= MIN_CLUSTERS]
     if clusters is not None:
@@ -338,16 +338,16 @@ def cluster_features(
     for sets in partitions[clusters is not None :]:
         warn_of_any(
             [table.names[m] for m, taken in sets_of.items() if taken is sets],
-            f"{{}}: one value each in the same {sets.max() + 1} sets of rows, so that these rows seem to belong "
-            "together (in a school, a village), or one column is looked up from another. The sets are taken for "
-            "clusters. If they are real, pass them as clusters=; if a column is looked up from another, leave it out",
+            f"{{}}: constant within the same {sets.max() + 1} sets of rows. Either these rows belong together (to a "
+            "school, a village), or one column is derived from another. The sets are used as clusters. If they are "
+            "real, pass them as clusters=; if a column is derived from another, leave it out",
             most=table.n_features,
         )
     return sets_of, largest_last[-1] if partitions else None
 
 
 def _shared_sets(table: FeatureTable, determined: frozenset[int]) -> list[Ints]:
-    """Sets of rows that two or more continuous columns tell of."""
+    """Sets of rows revealed by two or more continuous columns."""
     codes: dict[int, Ints] = {}
     for m in range(table.n_features):
         if not table.n_levels(m) and m not in determined and m not in table.incomplete and not table.is_constant(m):
@@ -359,25 +359,25 @@ def _shared_sets(table: FeatureTable, determined: frozenset[int]) -> list[Ints]:
         values = sorted(int(codes[m].max()) + 1 for m in (one, other))
         if values[0] < MIN_VALUE_RATIO * values[1]:
             continue
-        both = _together(codes[one], codes[other])
+        both = _joint_codes(codes[one], codes[other])
         if both.max() + 1 > MAX_JOINT_RATIO * values[1]:
             continue
         for k, (members, sets) in enumerate(joined):
-            if members & {one, other} and _together(sets, both).max() + 1 <= MAX_JOINT_RATIO * (sets.max() + 1):
-                joined[k] = (members | {one, other}, _together(sets, both))
+            if members & {one, other} and _joint_codes(sets, both).max() + 1 <= MAX_JOINT_RATIO * (sets.max() + 1):
+                joined[k] = (members | {one, other}, _joint_codes(sets, both))
                 break
         else:
             joined.append(({one, other}, both))
     return [sets for _, sets in joined]
 
 
-def _together(one: Ints, other: Ints) -> Ints:
-    """Rows that agree in both, numbered."""
+def _joint_codes(one: Ints, other: Ints) -> Ints:
+    """Codes of rows that agree in both columns."""
     return first_seen(one * (int(other.max()) + 1) + other).astype(np.int64)
 
 
 def _within(table: FeatureTable, clusters: Ints) -> list[int]:
-    """Features that have one value in each cluster."""
+    """Features that are constant within each cluster."""
     first = np.unique(clusters, return_index=True)[1]
     constant = []
     for m in range(table.n_features):

@@ -1,4 +1,4 @@
-"""A user's features as numbers and codes for models, and the groups of them that are tested together."""
+"""Features encoded as numbers and codes for models, and groups of columns that are tested together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LARGEST = 1e150  # squares must not overflow
 
 @dataclass(frozen=True)
 class FeatureTable:
-    """A validated table of features, one column per feature whatever its kind.
+    """A validated table of features, one column per feature of any kind.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class FeatureTable:
         return self.values.shape[1]
 
     def part(self, rows: Any) -> FeatureTable:
-        """Some of the rows, standardised as they are here."""
+        """A subset of the rows, with the standardisation of the whole table."""
         return replace(self, values=self.values[rows], reference=self.scaling)
 
     def kind(self, feature: int) -> Kind:
@@ -73,7 +73,7 @@ class FeatureTable:
         return 0 if labels is None else len(labels)
 
     def numbers(self, feature: int) -> Array | None:
-        """The values of one feature as numbers, None where its levels are none."""
+        """The values of one feature as numbers; None if its levels are not numeric."""
         labels, column = self.categories[feature], self.values[:, feature]
         if labels is None:
             return column
@@ -82,22 +82,22 @@ class FeatureTable:
         return np.array(labels, dtype=np.float64)[column.astype(np.int64)]
 
     def is_constant(self, feature: int) -> bool:
-        """Whether all rows agree."""
+        """Whether a feature has the same value in all rows."""
         column = self.values[:, feature]
         return bool((column == column[0]).all() or (feature in self.incomplete and np.isnan(column).all()))
 
     def observed(self, feature: int) -> Bools:
-        """The rows in which a feature is not missing; a missing level of a discrete feature is a level like others."""
+        """Rows in which a feature is not missing; a discrete feature's missing level counts as observed."""
         return ~np.isnan(self.values[:, feature])
 
     @property
     def constant(self) -> tuple[bool, ...]:
-        """Whether all rows agree, for every feature."""
+        """Whether each feature is constant."""
         return tuple(self.is_constant(m) for m in range(self.n_features))
 
     @cached_property
     def scaling(self) -> tuple[Array, Array]:
-        """Mean and standard deviation of each column's observed rows; a constant one has standard deviation 1."""
+        """Mean and standard deviation of each column's observed rows; the latter is 1 for a constant column."""
         if self.reference is not None:
             return self.reference
         mean, spread = self.values.mean(axis=0), self.values.std(axis=0)
@@ -108,7 +108,7 @@ class FeatureTable:
 
     @cached_property
     def encoding(self) -> tuple[slice, ...]:
-        """Columns of `design` that belong to each feature."""
+        """Columns of `design` for each feature."""
         widths = [2 if m in self.incomplete else max(self.n_levels(m) - 1, 1) for m in range(self.n_features)]
         for m, columns in self.level_columns.items():
             widths[m] = columns.shape[1]
@@ -117,24 +117,24 @@ class FeatureTable:
 
     @property
     def gaps(self) -> tuple[int, ...]:
-        """Columns of `design` with the values of incomplete features; the one after each indicates missing ones."""
+        """Columns of `design` with the values of incomplete features; each is followed by its missingness indicator."""
         return tuple(self.encoding[m].start for m in sorted(self.incomplete))
 
     @property
     def coded(self) -> tuple[tuple[slice, int], ...]:
-        """Columns of `design` that belong to categories of many levels, the code being the first, and their levels."""
+        """Columns of `design` for categories with many levels, the code first, and their levels."""
         return tuple((self.encoding[m], self.n_levels(m)) for m in sorted(self.level_columns))
 
     @property
     def with_indicators(self) -> FeatureTable:
-        """The same with indicators of the levels, however many there are."""
+        """The same table with an indicator for every level, however many there are."""
         return replace(self, level_columns={}) if self.level_columns else self
 
     def encode(self, feature: int, values: Array) -> Array:
-        """Model columns of one feature at given values: standardised, or indicators of the codes 1, 2, ...
+        """Design columns of one feature at given values: standardised, or indicators of the codes 1, 2, ...
 
-        A category of many levels has those of `level_columns`. An incomplete feature has two: the standardised value,
-        0 where missing, and the indicator of missing ones.
+        A category with many levels has its `level_columns`. An incomplete feature has two columns: the standardised
+        value, 0 where missing, and the missingness indicator.
         """
         values = np.asarray(values, dtype=np.float64)
         if feature in self.level_columns:
@@ -156,7 +156,7 @@ class FeatureTable:
     def design_without(
         self, feature: int, extra: Array | None = None, recode: Callable[[Array], Array] | None = None
     ) -> Array:
-        """`design` less one feature, with `extra` columns appended; `recode` makes numbers of codes of many levels."""
+        """`design` without one feature, with `extra` columns appended; `recode` encodes categories with many levels."""
         columns = self.encoding[feature]
         design = self.design if recode is None else recode(self.design)
         parts = [design[:, : columns.start], design[:, columns.stop :]]
@@ -166,15 +166,15 @@ class FeatureTable:
 
 
 @dataclass(frozen=True)
-class AlsoDiscrete:
-    """Numeric columns to be taken as discrete besides those that have few values."""
+class AdditionalDiscrete:
+    """Numeric columns to treat as discrete in addition to those with few values."""
 
     names: tuple[str, ...]
 
 
 def discrete_mask(names: tuple[str, ...], discrete_features: Any) -> tuple[Bools, bool]:
-    """Which numeric columns the user takes as discrete, and whether few values make another one so."""
-    if isinstance(discrete_features, AlsoDiscrete):
+    """Mask of numeric columns that the user declares discrete, and whether few values make others discrete too."""
+    if isinstance(discrete_features, AdditionalDiscrete):
         return discrete_mask(names, list(discrete_features.names))[0], True
     if isinstance(discrete_features, str):
         if discrete_features == "auto":
@@ -184,7 +184,7 @@ def discrete_mask(names: tuple[str, ...], discrete_features: Any) -> tuple[Bools
 
 
 def column_mask(names: tuple[str, ...], columns: Any, argument: str) -> Bools:
-    """Which columns an argument means by names, positions or a mask.
+    """Mask of the columns that an argument gives as names, positions or a mask.
 
     Examples
     --------
@@ -209,7 +209,7 @@ def column_mask(names: tuple[str, ...], columns: Any, argument: str) -> Bools:
 
 
 def adjusted_columns(names: tuple[str, ...], adjust_for: Any) -> tuple[str, ...]:
-    """The columns that are adjusted for and not tested; refuses what leaves none to test."""
+    """Columns that are adjusted for but not tested; raises a ValueError if none is left to test."""
     if adjust_for is None:
         return ()
     if isinstance(adjust_for, str | bytes) or not hasattr(adjust_for, "__iter__"):
@@ -222,7 +222,7 @@ def adjusted_columns(names: tuple[str, ...], adjust_for: Any) -> tuple[str, ...]
 
 
 def outcome_values(column: pd.Series[Any]) -> Array:
-    """An outcome as numbers, missing ones as NaN."""
+    """An outcome as numbers, NaN where missing."""
     column = plain_column(column)
     if kind := unfit_kind(column):
         raise ValueError(
@@ -237,7 +237,7 @@ def outcome_values(column: pd.Series[Any]) -> Array:
 
 
 def check_scale(what: str, values: Array) -> None:
-    """Refuse values whose squares, or the square of whose spread, overflow or vanish."""
+    """Refuse values whose squares, or whose variance, overflow or underflow."""
     spread = float(values.max() / 2 - values.min() / 2)
     if np.abs(values).max() > LARGEST or 0 < spread < 1 / LARGEST:
         raise ValueError(f"{what} has values beyond {LARGEST:g} or a spread below {1 / LARGEST:g}; rescale it")
@@ -249,7 +249,7 @@ Feature: TypeAlias = int | tuple[int, ...]
 
 @dataclass(frozen=True)
 class Unit:
-    """What has one row in the result: a column, or a group of columns.
+    """A unit of testing, with one row in the result: a column, or a group of columns.
 
     Attributes
     ----------
@@ -271,27 +271,27 @@ class Unit:
 
     @property
     def feature(self) -> Feature:
-        """What models and distributions are asked about: its one column, or all of them together."""
+        """Argument for models and distributions: the single column, or all columns of the group."""
         return self.members if len(self.members) > 1 else self.members[0]
 
     def with_seeds(self, seed: np.random.SeedSequence) -> list[tuple[int, np.random.SeedSequence]]:
-        """Its columns, each with a seed, the same whenever asked; that of a single one is the seed itself."""
+        """The columns, each with a reproducible seed; a single column gets the seed itself."""
         if len(self.members) == 1:
             return [(self.members[0], seed)]
         same = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
         return list(zip(self.members, same.spawn(len(self.members)), strict=True))
 
     def kind(self, table: FeatureTable) -> Kind | Literal["group"]:
-        """What the result says it is."""
+        """Kind reported in the result."""
         return "group" if self.group else table.kind(self.members[0])
 
     def is_constant(self, table: FeatureTable) -> bool:
-        """Whether all rows agree in all columns."""
+        """Whether every column is constant."""
         return all(table.is_constant(m) for m in self.members)
 
 
 def has_groups(feature_groups: Any) -> bool:
-    """Whether the user named any groups; refuses what is no dictionary."""
+    """Whether the user named any groups; refuses anything but a dictionary."""
     if feature_groups is not None and not isinstance(feature_groups, Mapping):
         raise ValueError(
             "feature_groups must be a dictionary of columns by group name, such as "
@@ -301,7 +301,7 @@ def has_groups(feature_groups: Any) -> bool:
 
 
 def read_feature_groups(feature_groups: Any, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Check what the user passed as groups.
+    """Validate the feature groups passed by the user.
 
     Parameters
     ----------
@@ -355,7 +355,7 @@ def read_feature_groups(feature_groups: Any, names: tuple[str, ...]) -> dict[str
 
 
 def refuse_adjusted(groups: Mapping[str, tuple[str, ...]], adjusted: Collection[str]) -> None:
-    """Refuse a group that has a column which is only adjusted for."""
+    """Refuse a group with a column that is only adjusted for."""
     for group, columns in groups.items():
         if both := [column for column in columns if column in adjusted]:
             raise ValueError(
@@ -367,10 +367,10 @@ def refuse_adjusted(groups: Mapping[str, tuple[str, ...]], adjusted: Collection[
 def arrange(
     table: FeatureTable, groups: Mapping[str, tuple[str, ...]], adjusted: Collection[str] = ()
 ) -> tuple[FeatureTable, tuple[Unit, ...]]:
-    """The table with the columns of each group side by side, and what is tested, in that order.
+    """The table with the columns of each group adjacent, and its units in order.
 
-    A group takes the place of its first column. Without groups the table is the same object. Columns in `adjusted` stay
-    in the table and are not tested.
+    A group takes the position of its first column. Without groups the table is returned unchanged. Columns in
+    `adjusted` stay in the table and are not tested.
 
     Examples
     --------
@@ -387,7 +387,7 @@ def arrange(
 def side_by_side(
     names: tuple[str, ...], groups: Mapping[str, tuple[str, ...]], adjusted: Collection[str] = ()
 ) -> tuple[list[int], tuple[Unit, ...]]:
-    """The places of columns such that those of each group are neighbours, and what is tested; see `arrange`."""
+    """Positions of columns that make those of each group adjacent, and the units; see `arrange`."""
     group_of = {column: group for group, columns in groups.items() for column in columns}
     # A group of one column may have that column's name; any other name is a group's or a column's, never both.
     order: list[str] = []
@@ -402,7 +402,7 @@ def side_by_side(
 
 
 def part_of(table: FeatureTable, places: list[int]) -> FeatureTable:
-    """Some columns of a table, in this order, standardised as they are there."""
+    """A subset of a table's columns in the given order, with the standardisation of the whole table."""
     means, spreads = table.scaling
     return replace(
         table,
@@ -416,24 +416,24 @@ def part_of(table: FeatureTable, places: list[int]) -> FeatureTable:
 
 
 def members_of(feature: Feature) -> tuple[int, ...]:
-    """Places of the columns of a feature: its own, or those of a group."""
+    """Column positions of a feature or of a group."""
     return feature if isinstance(feature, tuple) else (int(feature),)
 
 
 def columns_of(table: FeatureTable, feature: Feature) -> slice:
-    """Columns of `design` that belong to a feature, or to neighbouring ones."""
+    """Columns of `design` for a feature or for adjacent ones."""
     if isinstance(feature, tuple):
         return slice(table.encoding[feature[0]].start, table.encoding[feature[-1]].stop)
     return table.encoding[feature]
 
 
 def encode(table: FeatureTable, feature: Feature, points: Array) -> Array:
-    """Model columns of a feature at some points; those of several features have one more axis for these."""
+    """Design columns of a feature at some points; for several features the points have an axis of their own."""
     if isinstance(feature, tuple):
         return np.concatenate([table.encode(m, points[..., k]) for k, m in enumerate(feature)], axis=-1)
     return table.encode(feature, points)
 
 
 def column_kinds(table: FeatureTable, units: tuple[Unit, ...]) -> dict[str, str]:
-    """Kind of every column that is in a group."""
+    """Kind of every column that belongs to a group."""
     return {table.names[m]: table.kind(m) for unit in units if unit.group for m in unit.members}

@@ -1,4 +1,4 @@
-"""Guards of a table: censored times, identifiers, dates and free text, row numbers, and codes for missing values."""
+"""Guards against unsuitable columns: censored times, identifiers, dates and free text, row numbers, missing codes."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from scipy.stats import rankdata
 
 from modifind._typing import Array
 from modifind._warned import warn
-from modifind.data.column_types import PROBED, dated, loses_digits, mostly_numbers, plain_column, unfit_kind
+from modifind.data.column_types import MAX_PROBED_TEXTS, dated, loses_digits, mostly_numbers, plain_column, unfit_kind
 from modifind.data.features import FeatureTable
 from modifind.data.words import (
-    ANSWERS,
-    BARE,
+    ANSWER_WORDS,
+    BARE_FLAGS,
     CONNECTING,
-    EARLIER,
+    EARLIER_WORDS,
     GENERIC,
-    LIVING,
     SHORT_FLAGS,
     SHORT_TIMES,
     STATUS,
+    SURVIVAL_WORDS,
     UNITS,
     is_event_word,
     is_identifier_name,
     is_plain_flag,
     is_time_name,
     is_time_word,
+    means_censored,
     name_words,
     refuse_any,
-    says_censored,
     share_stem,
     warn_of_any,
 )
@@ -50,12 +50,12 @@ HORIZON = (
 
 
 def is_time(values: Any) -> bool:
-    """Whether numbers can be times: none is negative, and there are more than a few."""
+    """Whether numbers can be times: none is negative, and more than a few are distinct."""
     return bool((values >= 0).all()) and np.unique(values).size >= MIN_TIMES
 
 
 def lead(values: Any, ones: Any) -> float:
-    """How far the chance that of two rows, one of `ones` and one not, the first has the larger value is from 1/2."""
+    """Distance from 1/2 of the AUC of `values` for `ones`."""
     n_ones, n_rows = int(ones.sum()), values.size
     if not 0 < n_ones < n_rows:
         return 0.0
@@ -64,10 +64,10 @@ def lead(values: Any, ones: Any) -> float:
 
 
 def refuse_censored(columns: pd.DataFrame, y: pd.Series[Any]) -> None:
-    """Refuse a time beside the flag of its event, or the flag beside the time, where their names leave little doubt.
+    """Refuse a time next to its event indicator, or the indicator next to its time, if their names make that clear.
 
-    Where they leave some, the column is but a caution; see `OutcomeRanks.flags_event`. A column's values are looked at
-    in the rows at hand: all of a table in memory, the first or a sample of a longer one.
+    If the names leave doubt, the column gets only a caution; see `OutcomeRanks.flags_event`. Only the rows at hand are
+    examined: all of a table in memory, the first or a sample of a longer one.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def refuse_censored(columns: pd.DataFrame, y: pd.Series[Any]) -> None:
         f"{{}}: looks like the event indicator of {time}, and right-censored times are not supported. {HORIZON}. "
         "Rename the column if it is something else",
     )
-    if says_censored(set(name_words(outcome))) and _flag_codes(values) is not None:
+    if means_censored(set(name_words(outcome))) and _flag_codes(values) is not None:
         raise ValueError(
             f"the outcome {outcome!r} says whether a time is censored, which is no outcome. {HORIZON}. Rename the "
             "outcome if it is something else"
@@ -102,7 +102,7 @@ def refuse_censored(columns: pd.DataFrame, y: pd.Series[Any]) -> None:
 
 
 def warn_of_time_name(y: pd.Series[Any]) -> None:
-    """Note that an outcome's name says time to an event, since its flag may have been left out of the table."""
+    """Warn if the outcome's name suggests a time to event, because the event indicator may have been left out."""
     name = y.name if isinstance(y.name, str) else ""
     if (_is_plain_time(name) or "to" in name_words(name)[1:2]) and is_time_name(name) and is_time(_as_numbers(y)):
         warn(
@@ -112,23 +112,23 @@ def warn_of_time_name(y: pd.Series[Any]) -> None:
 
 
 def _flags_time(column: pd.Series[Any], name: str, values: pd.Series[float], outcome: str) -> bool:
-    """Whether a column is the flag of the event whose time is the outcome."""
+    """Whether a column is the event indicator of the time that is the outcome."""
     if not is_time(values.dropna()):
         return False
     known, time = _flag_codes(column), is_time_name(outcome)
     if known is None:
         return False
-    if time and (is_plain_flag(name) or _says_living(column, name) or share_stem(name, outcome)):
+    if time and (is_plain_flag(name) or _means_survival(column, name) or share_stem(name, outcome)):
         return True
     words = set(name_words(name))
     unsaid = time or outcome.lower() in GENERIC
-    bare = says_censored(words) or (unsaid and bool(words & BARE and words <= BARE | STATUS))
+    bare = means_censored(words) or (unsaid and bool(words & BARE_FLAGS and words <= BARE_FLAGS | STATUS))
     short = words <= SHORT_FLAGS and set(name_words(outcome)) <= SHORT_TIMES and bool(words)
-    return (bare or short) and not EARLIER & words and _leads(known, values, MIN_LEAD)
+    return (bare or short) and not EARLIER_WORDS & words and _leads(known, values, MIN_LEAD)
 
 
 def _times_event(column: pd.Series[Any], name: str, values: pd.Series[float], outcome: str) -> bool:
-    """Whether a column is the time of the event that the outcome flags, with follow-up that ends early in some rows."""
+    """Whether a column is the time of the event that is the outcome, with follow-up that ends early in some rows."""
     paired, known = share_stem(outcome, name), _flag_codes(values)
     if known is None or not (is_plain_flag(outcome) or paired) or not is_time_name(name):
         return False
@@ -141,10 +141,10 @@ def _times_event(column: pd.Series[Any], name: str, values: pd.Series[float], ou
 
 
 def _is_plain_time(name: str) -> bool:
-    """Whether a name says a time to an event, and nothing else, neither how long something lasted nor in what unit."""
+    """Whether a name denotes a time to event, rather than a duration or a unit of time."""
     words = name_words(name)
     plain = all(is_time_word(word) or is_event_word(word) or word in CONNECTING for word in words)
-    return plain and not EARLIER & set(words) and any(is_time_word(word) and word not in UNITS for word in words)
+    return plain and not EARLIER_WORDS & set(words) and any(is_time_word(word) and word not in UNITS for word in words)
 
 
 def _leads(flag: pd.Series[float], values: pd.Series[float], least: float) -> bool:
@@ -153,18 +153,20 @@ def _leads(flag: pd.Series[float], values: pd.Series[float], least: float) -> bo
 
 
 def _flag_codes(column: pd.Series[Any]) -> pd.Series[float] | None:
-    """Values of a column that may be a flag as numbers; None for one that holds something else."""
+    """Numeric values of a column that may be an indicator; None for other columns."""
     distinct = _few_values(column)
     if set(_as_numbers(pd.Series(distinct, dtype=object))) <= CODES:
         return _as_numbers(column) if distinct else None
     levels = [set(name_words(str(level))) for level in distinct]
-    if len(levels) == 2 and all(level & (ANSWERS | LIVING) or any(map(is_event_word, level)) for level in levels):
+    if len(levels) == 2 and all(
+        level & (ANSWER_WORDS | SURVIVAL_WORDS) or any(map(is_event_word, level)) for level in levels
+    ):
         return column.map({level: float(k) for k, level in enumerate(sorted(distinct, key=str))}).astype(np.float64)
     return None
 
 
 def _few_values(column: pd.Series[Any]) -> list[Any]:
-    """The distinct values of a column that has from two to four; none of another."""
+    """The distinct values of a column with two to four of them; None otherwise."""
     for rows in (column.iloc[:FIRST_ROWS], column):  # most columns show in a few rows that they have more
         try:
             distinct = rows.dropna().unique()
@@ -176,25 +178,25 @@ def _few_values(column: pd.Series[Any]) -> list[Any]:
 
 
 def _as_numbers(column: pd.Series[Any]) -> pd.Series[float]:
-    """Values as numbers, NaN where they are none."""
+    """Values as numbers, NaN where that fails."""
     plain = column if pd.api.types.is_numeric_dtype(column) else column.astype(object)
     return pd.to_numeric(plain, errors="coerce").astype(np.float64)
 
 
-def _says_living(column: pd.Series[Any], name: str) -> bool:
-    """Whether the two levels of a column are dead and alive, or the like."""
+def _means_survival(column: pd.Series[Any], name: str) -> bool:
+    """Whether the two levels of a column mean dead and alive, or the like."""
     levels = [set(name_words(str(level))) for level in _few_values(column)]
-    living = [bool(level & LIVING) for level in levels]
+    living = [bool(level & SURVIVAL_WORDS) for level in levels]
     events = [any(map(is_event_word, level)) for level in levels]
-    return not EARLIER & set(name_words(name)) and sum(living) >= 1 and any(events) and len(levels) == 2
+    return not EARLIER_WORDS & set(name_words(name)) and sum(living) >= 1 and any(events) and len(levels) == 2
 
 
 MIN_NUMBERED_ROWS = 20
-UNLIKELY = 14.0  # the logarithm of one in a million
+MIN_LOG_IMPROBABILITY = 14.0  # the logarithm of one in a million
 
 
 def unusable(frame: pd.DataFrame) -> dict[str, str]:
-    """What is wrong with columns that hold dates, identifiers or text of mostly distinct values; others are left out.
+    """Problems of columns that hold dates, identifiers or free text, by name; usable columns are omitted.
 
     Examples
     --------
@@ -216,49 +218,49 @@ def _reason(column: pd.Series[Any], name: str) -> str:
     if types.is_numeric_dtype(values):
         return "identifier" * _is_identifier(values, name)
     distinct = pd.Series(values.unique() if types.is_string_dtype(values) else [], dtype=object)
-    if dated(distinct[:PROBED]).mean() > 0.5:
+    if dated(distinct[:MAX_PROBED_TEXTS]).mean() > 0.5:
         return "dates"
-    mostly_distinct = 2 * len(distinct) > len(values) and not mostly_numbers(distinct[:PROBED])
+    mostly_distinct = 2 * len(distinct) > len(values) and not mostly_numbers(distinct[:MAX_PROBED_TEXTS])
     return f"text with {len(distinct)} distinct values in {len(values)} rows" if mostly_distinct else ""
 
 
 def _is_identifier(values: pd.Series[Any], name: str) -> bool:
-    """Whether numbers count the rows or name them, or are so large that floats cannot tell them apart."""
+    """Whether numbers count or identify the rows, or exceed the precision of floats."""
     numbers = values.to_numpy(dtype=np.float64)
-    return counts_rows(numbers) or names_rows(numbers, name) or loses_digits(values)
+    return counts_rows(numbers) or identifies_rows(numbers, name) or loses_digits(values)
 
 
 def counts_rows(numbers: Array) -> bool:
-    """Whether whole numbers rise or fall from row to row."""
+    """Whether whole numbers increase or decrease from row to row."""
     steps = np.diff(numbers)
     return bool((numbers == np.rint(numbers)).all() and ((steps > 0).all() or (steps < 0).all()))
 
 
-def names_rows(numbers: Array, name: str) -> bool:
-    """Whether whole numbers in no order are identifiers: all differ, by their name or more often than chance allows.
+def identifies_rows(numbers: Array, name: str) -> bool:
+    """Whether unordered whole numbers are identifiers: all distinct, by their name or more often than by chance.
 
-    Numbers that are drawn from a range repeat: n of them all differ with a chance of at most exp(-n^2 / 2 range).
+    Random draws from a range repeat: n of them are all distinct with probability at most exp(-n^2 / 2 range).
 
     Examples
     --------
     >>> shuffled = np.random.default_rng(0).permutation(np.arange(100.0))
-    >>> names_rows(shuffled, "x"), names_rows(shuffled / 3, "x"), names_rows(1e9 * shuffled, "x")
+    >>> identifies_rows(shuffled, "x"), identifies_rows(shuffled / 3, "x"), identifies_rows(1e9 * shuffled, "x")
     (True, False, False)
     """
     if numbers.size < MIN_NUMBERED_ROWS or counts_rows(numbers):
         return False
     if not (numbers == np.rint(numbers)).all() or np.unique(numbers).size < numbers.size:
         return False
-    return is_identifier_name(name) or bool(numbers.size**2 / (2 * np.ptp(numbers)) > UNLIKELY)
+    return is_identifier_name(name) or bool(numbers.size**2 / (2 * np.ptp(numbers)) > MIN_LOG_IMPROBABILITY)
 
 
 def refuse_row_identifiers(table: FeatureTable) -> None:
-    """Refuse numbers that are identifiers, as far as the rows at hand show; those in row order may mean time."""
-    ids = [name for name, column in _continuous(table) if names_rows(column[~np.isnan(column)], name)]
+    """Refuse numeric identifiers, judged by the rows at hand; those in row order may mean time."""
+    ids = [name for name, column in _continuous(table) if identifies_rows(column[~np.isnan(column)], name)]
     refuse_any(
         ids,
-        "{}: looks like an identifier (whole numbers in no order that never repeat), which is no feature; exclude it, "
-        "or divide it by the number of rows if it is a rank",
+        "{}: looks like an identifier (unordered whole numbers that never repeat), which cannot be a feature; exclude "
+        "it, or divide it by the number of rows if it is a rank",
     )
 
 
@@ -278,10 +280,10 @@ def _continuous(table: FeatureTable) -> list[tuple[str, Array]]:
 
 
 def refuse_unusable(frame: pd.DataFrame, argument: str) -> None:
-    """Refuse identifiers and free text that an argument names: of these nothing would be tested or adjusted for."""
+    """Refuse identifiers and free text named by an argument: nothing in them could be tested or adjusted for."""
     for m, column in enumerate(map(str, frame.columns)):
         reason = _reason(frame.iloc[:, m], column)
-        if reason.startswith("text") or (reason and names_rows(_floats(frame.iloc[:, m]), column)):
+        if reason.startswith("text") or (reason and identifies_rows(_floats(frame.iloc[:, m]), column)):
             raise ValueError(
                 f"{argument} names {column!r}, which cannot be a feature ({reason}); leave it out, or put its values "
                 "into fewer categories"
@@ -301,7 +303,7 @@ COMMON_ROWS = 5
 
 
 def warn_of_codes(table: FeatureTable, y: Array, outcome: str = "the outcome y") -> None:
-    """Warn of values that look like codes for missing ones.
+    """Warn of values that look like codes for missing values.
 
     Parameters
     ----------
@@ -314,16 +316,16 @@ def warn_of_codes(table: FeatureTable, y: Array, outcome: str = "the outcome y")
     """
     numbers = {m: column for m in range(table.n_features) if (column := table.numbers(m)) is not None}
     shown = {repr(table.names[m]): column for m, column in numbers.items()} | {outcome: y}
-    advice = "If so, write these as missing values; if they are measured, ignore this"
+    advice = "If so, write these as missing values; if they are real values, ignore this"
     coded = [_shown(name, column, codes) for name, column in shown.items() if (codes := missing_codes(column))]
     warn_of_any(coded, f"looks like a code for missing: {{}}. {advice}", between="; ", most=len(coded))
 
 
 def missing_codes(column: Array) -> list[float]:
-    """Values of a numeric column that look like codes for missing ones: 999, -9, 7 and 9 after 1 and 2, ...
+    """Values of a numeric column that look like missing codes: 999, -9, 7 and 9 after 1 and 2, ...
 
-    Such a value lies at an end of the column, with a gap to the other values that is larger than their whole range. Two
-    more patterns count: the only negative values of a column are such codes, and 7 and 9 follow a gapless scale that
+    Such a value lies at an end of the column, separated from the other values by a gap larger than their range. Two
+    further patterns count: the only negative values of a column are such codes, and 7 and 9 follow a gapless scale that
     ends at 5 or below.
 
     Examples
@@ -348,7 +350,7 @@ def missing_codes(column: Array) -> list[float]:
 
 
 def _are_high_codes(rest: Array, high: Array) -> bool:
-    """Whether the largest values lie far above the rest, single digits only above a scale without gaps."""
+    """Whether the largest values lie far above the rest; single digits only above a scale without gaps."""
     wide = _is_wide(rest, high[0])
     if high[0] > max(SMALL_CODES):
         return wide
@@ -363,7 +365,7 @@ def _is_wide(rest: Array, nearest: float) -> bool:
 
 
 def _n_codes(values: Array, codes: frozenset[float]) -> int:
-    """How many of the first values are codes, one after the other."""
+    """Number of leading values that are codes."""
     n_codes = 0
     while n_codes < min(MAX_MISSING_CODES, values.size) and values[n_codes] in codes:
         n_codes += 1
@@ -371,7 +373,7 @@ def _n_codes(values: Array, codes: frozenset[float]) -> int:
 
 
 def _may_be_codes(rest: Array, code_rows: NDArray[Any], rows: NDArray[Any]) -> bool:
-    """Whether there are other values to compare codes with, and more rows of those."""
+    """Whether there are other values to compare codes with, in more rows than the codes."""
     return bool(rest.size > 1 and 2 * code_rows.sum() <= rows.sum())
 
 

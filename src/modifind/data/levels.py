@@ -1,10 +1,10 @@
-"""Levels of categories: those that are spelled alike, those that are rare, and categories that have many.
+"""Levels of categories: similar spellings, rare levels, and categories with many levels.
 
-Rare levels are pooled into one. One indicator per level of postcodes, sites or diagnosis codes would make as many
-columns as there are levels, each told by a few rows. A category of more than 30 levels has instead a column of codes,
-which every model turns into what it needs to know of a level from the rows it is fitted to, and a few columns that say
-how rows of the level differ in the other features: shrunken means of the level, in the directions in which levels
-differ more than chance makes them.
+Rare levels are pooled into one. Indicators for every level of postcodes, sites or diagnosis codes would make as many
+columns as there are levels, each estimated from a few rows. A category with more than 30 levels instead has a column of
+codes, from which every model derives what it needs to know of a level on the rows it is fitted to, and a few columns
+that say how rows of the level differ in the other features: shrunken level means, in the directions in which levels
+differ by more than chance.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from modifind.data.words import listed, respelled, shortened, warn_of_any
 
 
 def alike(labels: Iterable[Any]) -> list[list[str]]:
-    """Sets of labels that are spelled alike.
+    """Sets of labels with equivalent spellings.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def alike(labels: Iterable[Any]) -> list[list[str]]:
 
 
 def warn_alike(table: FeatureTable) -> None:
-    """Warn once of all levels of features that differ in nothing that people see."""
+    """Warn once of all levels that differ in invisible details only."""
     shown = [
         f"{name}: {listed(same)}"
         for name, labels in zip(table.names, table.categories, strict=True)
@@ -85,19 +85,19 @@ class Pooling:
 
     @property
     def left_out(self) -> bool:
-        """Whether one level is left, so that there is nothing to test."""
+        """Whether only one level remains, so that there is nothing to test."""
         return len(self.labels) == 1
 
     @property
     def is_identifier(self) -> bool:
-        """Whether nearly every row had a level of its own."""
+        """Whether nearly every row has a level of its own."""
         return self.left_out and 2 * len(self.rare) > self.n_rows
 
 
 def pool(labels: Sequence[Any], counts: NDArray[Any]) -> Pooling | None:
-    """Pool the levels that have fewer than five rows in an arm; None where there are none.
+    """Pool the levels with fewer than five rows in an arm; None if there are none.
 
-    While the pool has too few rows itself, the next rarest level joins it; that of missing values does so last.
+    While the pool itself has too few rows, the next rarest level joins it, the level of missing values last.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def pool(labels: Sequence[Any], counts: NDArray[Any]) -> Pooling | None:
 
 
 def rare_levels(table: FeatureTable, arms: Ints) -> dict[int, Pooling]:
-    """How rare levels are pooled, by feature; nothing where there are none."""
+    """Pooling of rare levels by feature; empty if there are none."""
     counts: dict[int, Ints] = {}
     for m, labels in enumerate(table.categories):
         if labels is not None:
@@ -141,13 +141,13 @@ def rare_levels(table: FeatureTable, arms: Ints) -> dict[int, Pooling]:
 
 
 def pool_each(categories: Sequence[tuple[Any, ...] | None], counts: Mapping[int, Ints]) -> dict[int, Pooling]:
-    """How rare levels are pooled, by feature, from the rows of each level in each arm."""
+    """Pooling of rare levels by feature, from the rows of each level in each arm."""
     poolings = {m: pool(categories[m] or (), rows) for m, rows in counts.items()}
     return {m: pooling for m, pooling in poolings.items() if pooling is not None}
 
 
 def warn_pooled(poolings: Mapping[str, Pooling]) -> None:
-    """Warn of identifiers, of features that are left out, and of levels that were pooled."""
+    """Warn of identifiers, of features left with one level, and of pooled levels."""
     ids = [f"{n} ({len(p.rare)} distinct values in {p.n_rows} rows)" for n, p in poolings.items() if p.is_identifier]
     warn_of_any(ids, "looks like an identifier and is left out: {}", "look like identifiers and are left out: {}")
     empty = [name for name, p in poolings.items() if p.left_out and not p.is_identifier]
@@ -169,12 +169,12 @@ def _levels(pooling: Pooling) -> str:
 MAX_INDICATORS = 30
 MAX_DIRECTIONS = 5
 MAX_COMBINED_COLUMNS = 60  # of which directions are combined
-FAR = 4.0  # standard deviations, beyond which rows do not count for more
+MAX_DEVIATION = 4.0  # standard deviations, beyond which rows do not count for more
 MIN_WITHIN_SHARE = 1e-3  # share of a column's variance that levels are taken to leave open
 
 
 def with_level_columns(table: FeatureTable, weights: Weights | None = None) -> FeatureTable:
-    """The table with categories of many levels as codes and a few means; treatment and outcome have no part in it.
+    """The table with many-level categories as codes and a few means, made without treatment or outcome.
 
     Parameters
     ----------
@@ -210,10 +210,10 @@ def with_level_columns(table: FeatureTable, weights: Weights | None = None) -> F
 
 @dataclass(frozen=True)
 class Directions:
-    """Directions in which the levels of a category differ in some columns, and where each level stands in them.
+    """Directions in which the levels of a category differ in other columns, and the position of each level.
 
-    Rows of a level vary by 1 in each direction, and directions are free of each other. Means of levels are shrunk as
-    far as their number of rows and the spread of all levels call for.
+    Within levels the directions are uncorrelated with variance 1. Level means are shrunk according to their number of
+    rows and the spread of all levels.
 
     Attributes
     ----------
@@ -244,12 +244,12 @@ class Directions:
         weights: Weights,
         most: int = MAX_DIRECTIONS,
     ) -> Directions:
-        """From columns of about unit size; few directions, or none, where levels hardly differ."""
+        """Directions from columns of about unit variance; few or none if levels hardly differ."""
         if not columns.shape[1]:
             nowhere = np.zeros((n_levels, 0))
             return cls(np.empty(0, dtype=np.intp), np.zeros(0), np.zeros((0, 0)), nowhere, np.zeros(0))
         counted = weights.effective.values
-        shapes = np.clip(columns, -FAR, FAR)
+        shapes = np.clip(columns, -MAX_DEVIATION, MAX_DEVIATION)
         counts = np.bincount(codes, counted, minlength=n_levels)
         size = counts.sum()
         centre = counted @ shapes / size
@@ -287,5 +287,5 @@ class Directions:
         return cls(kept, centre[kept], vectors, share * (means @ vectors), variances)
 
     def __call__(self, columns: Array) -> Array:
-        """Where rows stand in the directions, shape (n, k)."""
-        return (np.clip(columns[:, self.columns], -FAR, FAR) - self.centre) @ self.vectors
+        """Positions of rows along the directions, shape (n, k)."""
+        return (np.clip(columns[:, self.columns], -MAX_DEVIATION, MAX_DEVIATION) - self.centre) @ self.vectors

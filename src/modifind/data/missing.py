@@ -1,4 +1,4 @@
-"""Missing values: how they are counted, refused, left out with their rows or given a level of their own."""
+"""Missing values: counted, refused, dropped with their rows, or given their own level."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ missing_outcome='weight' reweights the others to represent them
 
 
 def refuse_missing(counts: Mapping[str, tuple[int, int]], *, allowed: bool = False) -> None:
-    """Refuse columns that have missing or infinite values, and name each with its counts.
+    """Refuse columns with missing or infinite values, naming each with its counts.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def refuse_missing(counts: Mapping[str, tuple[int, int]], *, allowed: bool = Fal
 
 
 def missing_label(labels: Sequence[Any]) -> str:
-    """Label of the level of missing values among others.
+    """Label of the level of missing values, distinct from the others.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def missing_label(labels: Sequence[Any]) -> str:
 
 
 def refuse_few(observed: Mapping[str, int]) -> None:
-    """Refuse continuous columns with too few values to learn their distribution from."""
+    """Refuse continuous columns with too few values to learn a distribution from."""
     if few := {name: count for name, count in observed.items() if count < MIN_OBSERVED}:
         where = ", ".join(f"{name!r} ({counted(count, 'value')})" for name, count in few.items())
         raise ValueError(
@@ -106,7 +106,7 @@ def refuse_few(observed: Mapping[str, int]) -> None:
 
 @dataclass(frozen=True)
 class DroppedRows:
-    """Rows that were left out because a value is missing, or have no weight; counts of sets of rows add up.
+    """Counts of rows dropped for missing values or zero weight; counts of disjoint sets of rows can be added.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class DroppedRows:
         return DroppedRows(columns=columns, **{name: getattr(self, name) + getattr(other, name) for name in counts})
 
     def warn(self) -> None:
-        """Warn with the number of rows, and of missing values by column."""
+        """Warn with the number of rows and the missing values by column."""
         if self.n_weightless:
             some = "has a weight of 0 and is" if self.n_weightless == 1 else "have a weight of 0 and are"
             total = self.n_rows + self.n_weightless
@@ -157,7 +157,7 @@ class DroppedRows:
         )
 
     def refuse_all(self) -> None:
-        """Refuse a table of which nothing is left."""
+        """Refuse a table with no rows left."""
         if self.n_weightless and not self.n_rows:
             raise ValueError("sample_weight is zero in every row; at least some rows must count")
         if self.n_rows and self.n_rows == self.n_dropped:
@@ -166,7 +166,7 @@ class DroppedRows:
             raise ValueError(f"every row has a missing value{where}; exclude columns or use missing='category'")
 
     def settings(self) -> dict[str, Any]:
-        """What a result records."""
+        """Entries for the record of a result."""
         return {"n_rows_dropped": self.n_dropped, "missing_values": dict(self.columns)}
 
 
@@ -178,10 +178,10 @@ def complete_rows(
     *,
     what: str = "rows",
 ) -> tuple[Bools, DroppedRows]:
-    """Which rows have every feature, the outcome and the treatment, and a count of the others.
+    """Mask of rows with every feature, outcome and treatment, and a count of the others.
 
-    `others` are more columns that must have a value, by the name of their argument. With `what` "outcomes" only the
-    outcome must have one, and with "inputs" everything but the outcome.
+    `others` are further columns that must have a value, by the name of their argument. With `what` "outcomes" only the
+    outcome must be present, and with "inputs" everything but the outcome.
 
     Examples
     --------
@@ -209,6 +209,6 @@ def complete_rows(
 
 
 def _own_name(column: pd.Series[Any], argument: str, role: str, taken: set[str]) -> str:
-    """What to call a column that is no feature: its name, its argument or, where features have these, its role."""
+    """Name of a column that is not a feature: its own, its argument's or, if features have these, its role."""
     names = [column.name, argument] if isinstance(column.name, str) and column.name else [argument]
     return next((name for name in names if name not in taken), role)

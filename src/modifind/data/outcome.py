@@ -1,4 +1,4 @@
-"""The outcome: its scale, what each arm holds of it, and columns that give it, come from it or are its early values."""
+"""The outcome: its scale, its values in each arm, and columns that define it, derive from it or are its baseline."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MIN_SUMMED_ROWS = 20
 
 
 def warn_of_scale(y: Array) -> None:
-    """Warn of outcomes where the scale of effects decides the answer."""
+    """Warn of outcomes for which the effect scale decides the answer."""
     if is_count(y):
         share = float((y == 0).mean())
         zeros = f", zeros in {share:.0%} of the rows" if share else ""
@@ -47,22 +47,22 @@ def warn_of_scale(y: Array) -> None:
 
 
 def warn_of_one_row(y: Array) -> None:
-    """Warn where a single row has most of an outcome that is never negative: a decimal point, a code for "unknown"."""
+    """Warn if one row makes up most of a non-negative outcome: a misplaced decimal point, a code for "unknown"."""
     most, total = float(y.max()), float(y.sum())
     if y.min() >= 0 and np.unique(y).size > 2 and most > total / 2 and y.size >= MIN_SUMMED_ROWS:
         warn(
             f"one row has more than half of the sum of the outcome ({most:g} of {total:g}): averages and their ratios "
-            "follow this row, which tests hardly look at. Check the value, or leave the row out",
+            "are dominated by this row, to which tests give little weight. Check the value, or leave the row out",
         )
 
 
 def has_many_zeros(y: Array) -> bool:
-    """Whether an outcome that is never negative is often zero, and skewed to the right."""
+    """Whether a non-negative outcome is often zero, and skewed to the right."""
     return bool(y.min() == 0) and np.unique(y).size > 2 and float((y == 0).mean()) > MANY_ZEROS and float(skew(y)) > 0
 
 
 def _skewness(y: Array) -> float | None:
-    """That of an outcome which is never negative, where it is large and the logarithm has less; None where not."""
+    """Skewness of a non-negative outcome if it is large and smaller on the log scale; otherwise None."""
     low = float(y.min())
     if low < 0 or np.unique(y).size <= (MAX_DISCRETE_VALUES if low > 0 else 2):
         return None
@@ -72,7 +72,7 @@ def _skewness(y: Array) -> float | None:
 
 
 def is_count(y: Array) -> bool:
-    """Whether an outcome looks like a count, whether or not a zero or a long tail is among its rows.
+    """Whether an outcome looks like a count, with or without zeros or a long tail.
 
     Counts are whole numbers of more than two values, none negative, skewed to the right (skewness above 0.2), that vary
     nearly as much as a Poisson variable of their mean (variance above 0.7 means) and come close to zero: the smallest
@@ -97,7 +97,7 @@ MIN_EVENTS = 10  # rows of an arm that differ from its most frequent outcome
 
 
 def refuse_treatment_as_outcome(y: Array, arms: Ints, outcome: str = "the outcome y") -> None:
-    """Refuse an outcome that the treatment determines: it has one value in each arm.
+    """Refuse an outcome that is constant in each arm: the treatment determines it.
 
     Examples
     --------
@@ -117,10 +117,10 @@ under another name; name a column measured after the treatment
 
 
 def few_events(y: Array, arms: Ints) -> dict[str, dict[str, Any]]:
-    """Arms in which hardly any row differs from the most frequent outcome, as a result records them.
+    """Arms in which few rows differ from the most frequent outcome, for the record of a result.
 
-    Of each its rows, those that differ, the most frequent outcome, and whether the outcome has two values in all. Of a
-    longer table only the rows are counted that models are fitted to.
+    Each entry has the arm's rows, the rows that differ, the most frequent outcome, and whether the outcome is binary.
+    For a longer table only the rows that models are fitted to are counted.
 
     Examples
     --------
@@ -148,7 +148,7 @@ OFFSETS = (0.0, 1.0, 100.0)  # a change by so many per cent is a ratio less 100
 
 @dataclass(frozen=True)
 class OutcomeParts:
-    """Two or three columns that give the outcome.
+    """Two or three columns that together give the outcome.
 
     Attributes
     ----------
@@ -166,16 +166,16 @@ class OutcomeParts:
 
     @property
     def exact(self) -> bool:
-        """Whether nothing but rounding is left of the outcome."""
+        """Whether they give the outcome up to rounding."""
         return 1.0 - self.share < MAX_ROUNDING_SHARE
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """What a result records of them."""
+        """Entries for the record of a result."""
         return {"columns": list(self.names), "share": self.share, "how": self.how}
 
     def refuse_exact(self) -> None:
-        """Refuse columns that are the outcome to all its digits."""
+        """Refuse columns that give the outcome to full precision."""
         if self.exact:
             raise ValueError(
                 f"{named(self.names)}: the outcome is computed from these columns (by {self.how}); exclude those that "
@@ -184,10 +184,10 @@ class OutcomeParts:
 
 
 def outcome_parts(table: FeatureTable, y: Array) -> OutcomeParts | None:
-    """The two or three columns that give the outcome by sums and differences, or by products and ratios.
+    """Two or three columns that give the outcome by sums and differences, or by products and ratios.
 
-    All pairs of columns are looked at, and all triples of the 40 most related to the outcome, in at most 5,000 rows.
-    One column that gives the outcome alone is a matter of `suspicious.OutcomeRanks`.
+    All pairs of columns are tried, and all triples of the 40 most related to the outcome, on at most 5,000 rows. A
+    single column that gives the outcome is found by `OutcomeRanks`.
 
     Examples
     --------
@@ -208,7 +208,7 @@ def outcome_parts(table: FeatureTable, y: Array) -> OutcomeParts | None:
 
 
 def _numbers(table: FeatureTable, feature: int, rows: NDArray[np.intp]) -> Array | None:
-    """Some rows of a column of numbers or of two levels without gaps; None of others."""
+    """Some rows of a numeric or two-level column without gaps; None for others."""
     column = table.numbers(feature)
     if column is None and table.n_levels(feature) == 2:
         column = table.values[:, feature]
@@ -227,7 +227,7 @@ def _scales(y: Array, columns: dict[str, Array]) -> Iterator[tuple[str, Array, d
 
 
 def _largest(y: Array, columns: dict[str, Array]) -> tuple[tuple[str, ...], float] | None:
-    """The columns that explain the outcome, and the share that they explain."""
+    """The columns that explain most of the outcome, and the share explained."""
     names = list(columns)
     if len(names) < 2 or not np.ptp(y) > 0:
         return None
@@ -251,7 +251,7 @@ def _standardised(column: Array) -> Array:
 
 
 def _pair_shares(products: Array, related: Array, size: Array) -> Array:
-    """Share that every pair of columns explains, by their products, those with the outcome, and their squares."""
+    """Share explained by every pair of columns, from cross-products, those with the outcome, and squares."""
     left = np.outer(size, size) - products**2
     gained = size[:, None] * related**2 + size * related[:, None] ** 2 - 2 * np.outer(related, related) * products
     return np.where(left > MIN_LEFT_SHARE * np.outer(size, size), gained / np.maximum(left, 1e-300), 0.0)
@@ -263,7 +263,7 @@ def _best_pair(products: Array, related: Array) -> tuple[int, ...]:
 
 
 def _best_triple(products: Array, related: Array) -> tuple[int, ...]:
-    """The best pair of what each column leaves of the others, with that column."""
+    """The best triple, by the best pair of the residuals on each column."""
     best: tuple[float, tuple[int, ...]] = (0.0, (0,))
     for k in range(related.size):
         size = 1.0 - products[k] ** 2
@@ -276,7 +276,7 @@ def _best_triple(products: Array, related: Array) -> tuple[int, ...]:
 
 
 def _explained(columns: Array, y: Array) -> float:
-    """Share of a standardised outcome that columns explain; 0 where a few extreme rows are all that they explain."""
+    """Share of a standardised outcome that columns explain; 0 if they explain a few extreme rows only."""
     fitted = columns @ np.linalg.lstsq(columns, y, rcond=None)[0]
     share = 1.0 - float((y - fitted) @ (y - fitted))
     ranks = float(_standardised(rankdata(np.round(fitted, 9))) @ _standardised(rankdata(y)))
@@ -293,7 +293,7 @@ UNNAMED_LEAD = 0.25  # of a column whose name does not say that it flags an even
 
 @dataclass(frozen=True)
 class OutcomeRanks:
-    """The outcome of every row, by its rank, and what it is called."""
+    """The outcome as ranks, with its name."""
 
     ranks: Array
     arms: Ints
@@ -302,16 +302,17 @@ class OutcomeRanks:
 
     @classmethod
     def of(cls, y: Array, arms: Ints, name: str | None = None, *, positive: bool = False) -> OutcomeRanks:
-        """From the outcome; `positive` says that it was before it was transformed."""
+        """Rank an outcome; `positive` says whether it was positive before being transformed."""
         time = is_time(y - y.min() if positive else y)
         return cls((rankdata(y) - 0.5) / y.size, arms, time, time and is_time_name(name or ""))
 
     def shared(self, table: FeatureTable, feature: int) -> float:
-        """How nearly a column determines the outcome within arms, or the outcome it; from 0 to 1, where one does.
+        """How nearly a column determines the outcome within arms, or the reverse, from 0 to 1.
 
-        By the share of the variance of the outcome's ranks that is between bins of the column, and for a column of few
-        levels also by how few levels occur at the same outcome. Of numbers, neighbours in either are compared in the
-        other as well, which counts where hardly anything is left: then one is a function of the other, monotone or not.
+        Measured by the share of the variance of the outcome's ranks that lies between bins of the column, and for a
+        column with few levels also by how few levels occur at the same outcome. For numeric columns, neighbours in
+        either are also compared in the other, which counts if hardly any variance is left: one is then a function of
+        the other, monotone or not.
         """
         n_rows = self.ranks.size
         bins, _ = feature_bins(table, feature, int(np.clip(n_rows // (2 * ROWS_PER_BIN), 2, FORWARD_BINS)))
@@ -335,13 +336,13 @@ class OutcomeRanks:
         return float(np.clip(max(forward, backward), 0.0, 1.0))
 
     def _nearby(self, column: Array) -> float:
-        """How nearly a column of numbers is a function of the outcome, or the outcome of it, by neighbouring rows."""
+        """How nearly a numeric column is a function of the outcome or the reverse, by neighbouring rows."""
         shuffled = np.random.default_rng(0).permutation(column.size)  # an order of rows that tell nothing apart
         rows = shuffled[~np.isnan(column[shuffled])]
         if rows.size <= 2 * ROWS_PER_BIN:
             return 0.0
         outcome, values, arms = self.ranks[rows], rankdata(column[rows]) / rows.size, self.arms[rows]
-        return max(_followed(outcome, values, arms), _followed(values, outcome, arms))
+        return max(_neighbour_share(outcome, values, arms), _neighbour_share(values, outcome, arms))
 
     def _between(self, bins: NDArray[np.intp]) -> float:
         cell = 2 * bins + self.arms
@@ -356,7 +357,7 @@ class OutcomeRanks:
         return float(np.clip(1.0 - within / left / (whole / (self.ranks.size - 2)), 0.0, 1.0))
 
     def flags_event(self, table: FeatureTable, feature: int) -> bool:
-        """Whether a column of two values looks like a flag of the event whose time is the outcome."""
+        """Whether a binary column looks like the event indicator of the time that is the outcome."""
         if not self.time or table.n_levels(feature) != 2:
             return False
         ahead = abs(lead(self.ranks, table.values[:, feature] == 1))
@@ -365,10 +366,10 @@ class OutcomeRanks:
         return self.named_time and ahead >= UNNAMED_LEAD
 
 
-def _followed(first: Array, second: Array, arms: Ints) -> float:
-    """Share of the second's variance that is gone between rows of one arm that are neighbours in the first.
+def _neighbour_share(first: Array, second: Array, arms: Ints) -> float:
+    """Share of the second column's variance that disappears between neighbours in the first, within arms.
 
-    It is 1 where the second is a function of the first, of whatever form.
+    It is 1 if the second is a function of the first, of any form.
     """
     apart = spread = 0.0
     for arm in (0, 1):
@@ -380,10 +381,10 @@ def _followed(first: Array, second: Array, arms: Ints) -> float:
 
 
 def baseline_names(table: FeatureTable, outcome: str) -> list[str]:
-    """Numeric features that are called like the outcome before the treatment.
+    """Numeric features named like the outcome before treatment.
 
-    Such as ``weight_0``, ``weight_bl`` or ``pre_weight`` beside ``weight`` or ``weight_6m``. Any strong predictor goes
-    with the outcome as its baseline value does, so that numbers alone do not tell.
+    Such as ``weight_0``, ``weight_bl`` or ``pre_weight`` beside ``weight`` or ``weight_6m``. Numbers alone do not show
+    this, because any strong predictor is related to the outcome as its baseline is.
 
     Parameters
     ----------

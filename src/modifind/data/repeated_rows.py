@@ -1,8 +1,8 @@
-"""Rows of the same person that count as independent, by what they share or by a column that says whose they are.
+"""Repeated rows of one person that would count as independent, found by shared values or by an identifier column.
 
-Rows that share a value of one column should agree in other columns about as often as rows with neighbouring values do,
-however closely the columns are related. Visits of a person agree far more often: neighbours are other people. A column
-that identifies persons is known by its name, or, where it has no role, by what its rows share.
+Rows that share a value of one column should agree in other columns about as often as rows with neighbouring values,
+however closely the columns are related. Visits of one person agree far more often than those of neighbours, who are
+other people. A column that identifies persons is recognised by its name or, if it has no role, by what its rows share.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_COLUMNS = 40
 
 @dataclass(frozen=True)
 class Agreement:
-    """Pairs of rows with one value of a key that agree in other columns, how many would by chance, and all pairs."""
+    """Pairs of rows with the same key that agree in other columns: observed, expected by chance, and all pairs."""
 
     pairs: float
     expected: float
@@ -44,7 +44,7 @@ class Agreement:
 
     @property
     def ratio(self) -> float:
-        """How many times as many as by chance."""
+        """Ratio of observed to expected agreement."""
         return self.pairs / max(self.expected, 1.0)
 
     @property
@@ -54,11 +54,11 @@ class Agreement:
 
     @property
     def share(self) -> float:
-        """Share of the pairs that chance would leave apart that agree nevertheless."""
+        """Excess agreement as a share of the pairs that would disagree by chance."""
         return (self.pairs - self.expected) / max(self.most - self.expected, 1.0)
 
     def matters(self, n_rows: float) -> bool:
-        """Whether so many more pairs agree than by chance that a test of so many rows is misled."""
+        """Whether the excess agreement would invalidate a test of `n_rows` rows."""
         excess = self.pairs - self.expected
         return excess >= MIN_PAIRS and 2.0 * excess >= MIN_REPEATED * n_rows
 
@@ -84,12 +84,12 @@ class RepeatedRows:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What a result records."""
+        """Entries for the record of a result."""
         return {"columns": list(self.columns), "rows": self.n_rows, "pairs": self.pairs, "expected": self.expected}
 
 
 def agreement(key: Ints, target: Ints) -> Agreement:
-    """Pairs of rows that share a value of `key` and one of `target`; chance is told by neighbouring values of `key`.
+    """Agreement in `target` of pairs of rows that share a `key`, with neighbouring values of `key` as reference.
 
     Examples
     --------
@@ -115,35 +115,35 @@ def agreement(key: Ints, target: Ints) -> Agreement:
 
 @dataclass(frozen=True)
 class Codes:
-    """Columns as codes: values numbered in their order."""
+    """Columns coded by the rank of their distinct values."""
 
     columns: Mapping[int, Ints]
 
     @cached_property
     def keys(self) -> dict[int, Ints]:
-        """Columns of many values, without the values that many rows have (-1); the finest come first."""
-        light = {m: _light(codes) for m, codes in self.columns.items()}
+        """Columns with many values, with frequent values set to -1; the finest come first."""
+        light = {m: _without_frequent(codes) for m, codes in self.columns.items()}
         pairs = {m: tied_pairs(numbered(codes[codes >= 0])) for m, codes in light.items()}
         fine = [m for m, count in pairs.items() if count >= MIN_PAIRS and np.unique(light[m]).size > MIN_VALUES]
         return {m: light[m] for m in sorted(fine, key=lambda m: pairs[m])}
 
     def joint(self, members: Sequence[int]) -> Ints:
-        """Rows that agree in all of some columns, numbered."""
+        """Codes of rows that agree in all of some columns."""
         codes = np.zeros(next(iter(self.columns.values())).size, dtype=np.int64)
         for m in members:
             codes = joint_codes(codes, self.columns[m])
         return codes
 
     def least(self, members: Sequence[int]) -> Agreement:
-        """Agreement in some columns, with whichever of them as key is the least telling."""
+        """Smallest agreement within a set of columns, over the choice of the key."""
         keys = (m for m in members if m in self.keys)
         agreements = [agreement(self.keys[m], self.joint([k for k in members if k != m])) for m in keys]
         return min(agreements, key=lambda agreed: agreed.ratio, default=Agreement(0.0, 0.0, 0.0))
 
     def agreeing(self, key: int) -> list[int]:
-        """A column and those in which rows that share its value agree more often than their neighbours.
+        """A column and those in which rows with its value agree more often than neighbours.
 
-        With them come all others in which these rows agree nearly always.
+        Columns in which these rows agree nearly always are included too.
         """
         others = {m: codes for m, codes in self.columns.items() if m != key and not is_step(codes, self.columns[key])}
         members = [key, *(m for m, codes in others.items() if agreement(self.keys[key], codes).is_noticeable)]
@@ -154,13 +154,13 @@ class Codes:
         return members + [m for m in left if whole <= SAME_PAIRS * tied_pairs(self.joint([*members, m]))]
 
     def are_repeated(self, members: Sequence[int], n_rows: float) -> bool:
-        """Whether rows agree in these columns beyond chance, and still in the fewest of them that tell the others."""
+        """Whether rows agree in these columns beyond chance, also in a smallest subset that determines the others."""
         whole, least = self.least(members), self.least(self.without_derived(members))
         telling = least.ratio >= MIN_LEAST_RATIO or least.share >= MIN_LEAST_SHARE
         return whole.ratio >= MIN_RATIO and telling and whole.matters(n_rows) and least.matters(n_rows)
 
     def without_derived(self, members: Sequence[int]) -> list[int]:
-        """Without columns that the others tell, such as an index of weight and height; the finest go first."""
+        """Drop columns that the others determine, such as body mass index beside weight and height; finest first."""
         kept, whole = list(members), tied_pairs(self.joint(members))
         for m in sorted(members, key=lambda m: tied_pairs(self.columns[m])):
             fewer = [k for k in kept if k != m]
@@ -172,9 +172,9 @@ class Codes:
 def find_repeated(
     table: FeatureTable, left_out: frozenset[int] = frozenset(), share: float = 1.0
 ) -> RepeatedRows | None:
-    """Look for rows that repeat the features of others; columns in `left_out` tell nothing.
+    """Find rows that repeat the features of others; columns in `left_out` are not used.
 
-    Of a longer table only a `share` of the rows is at hand, and of two rows of a person seldom both.
+    Of a longer table only a `share` of the rows is at hand, and rarely both of two rows of one person.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def find_repeated(
 
 
 def _without_equals(table: FeatureTable, features: list[int]) -> list[int]:
-    """Without numbers that often equal those of an earlier column: the same measured twice, or usual and most."""
+    """Drop numeric columns that often equal an earlier one: measured twice, or usual and maximum."""
     kept: list[int] = []
     for m in features:
         column = table.values[:, m]
@@ -217,8 +217,8 @@ def _most_frequent(column: Array) -> float:
 
 
 def find_copied(table: FeatureTable, y: Array, share: float = 1.0) -> RepeatedRows | None:
-    """Look for whole rows that occur several times, by an outcome of many values; see `find_repeated`."""
-    key = _light(numbered(y))
+    """Find whole rows that occur several times, for an outcome with many values; see `find_repeated`."""
+    key = _without_frequent(numbered(y))
     rows = np.unique(table.values, axis=0, return_inverse=True)[1].reshape(-1)
     agreed = agreement(key, rows)
     if np.unique(key).size <= MIN_VALUES or agreed.ratio < MIN_RATIO or not agreed.matters(share * table.n_rows):
@@ -229,17 +229,17 @@ def find_copied(table: FeatureTable, y: Array, share: float = 1.0) -> RepeatedRo
 
 
 def is_step(codes: Ints, key: Ints) -> bool:
-    """Whether a column has one value for each of a key, and few of them in a row: a group of ages, for instance."""
+    """Whether a column is a coarse step function of a key, such as age groups."""
     values = codes[np.unique(key, return_index=True)[1]]
     n_levels = np.unique(values).size
     few = 4 * n_levels <= values.size and int((np.diff(values) != 0).sum()) < 2 * n_levels
     return few and is_within(codes, key)
 
 
-def _light(codes: Ints) -> Ints:
-    """Codes without values that many rows have; those that are about as frequent come together.
+def _without_frequent(codes: Ints) -> Ints:
+    """Codes without frequent values, sorted so that values of similar frequency are adjacent.
 
-    People who round one answer round others: values that many have given are compared with each other.
+    People who round one answer also round others, so values of similar frequency are compared with each other.
     """
     counts = np.bincount(codes)
     often = np.log2(counts.clip(1)).astype(np.int64)
@@ -259,7 +259,7 @@ SHOWN = 3
 
 
 def refuse_repeated_ids(frame: pd.DataFrame, roles: Collection[str], features: Collection[str]) -> None:
-    """Refuse several rows per person, told by a column that identifies them.
+    """Refuse several rows per person, as shown by an identifier column.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def refuse_repeated_ids(frame: pd.DataFrame, roles: Collection[str], features: C
     >>> refuse_repeated_ids(table, [], ["age", "dose"])
     Traceback (most recent call last):
     ...
-    ValueError: person looks like an identifier: 40 values in 120 rows, of which those with one value agree in age. ...
+    ValueError: person looks like an identifier: 40 values in 120 rows, and rows with the same value agree in age. ...
     """
     names = [str(name) for name in frame.columns]
     for position, name in enumerate(names):
@@ -290,13 +290,13 @@ def refuse_repeated_ids(frame: pd.DataFrame, roles: Collection[str], features: C
         if name in roles or not (known or (name not in features and _may_identify(frame.iloc[:, position], name))):
             continue
         codes = _codes(frame.iloc[:, position])
-        if not _several_each(codes):
+        if not _has_several_rows_each(codes):
             continue
         others = [k for k in range(len(names)) if k != position and names[k] not in roles]
         shared = [names[k] for k in others if _is_shared(codes, frame.iloc[:, k], known)]
         if is_person_identifier_name(name) or len(shared) >= (1 if known else max(MIN_SHARED, len(others) / 2)):
             size, n_rows = np.unique(codes[codes >= 0]).size, int((codes >= 0).sum())
-            agree = f", of which those with one value agree in {shortened(shared, SHOWN)}" * bool(shared)
+            agree = f", and rows with the same value agree in {shortened(shared, SHOWN)}" * bool(shared)
             raise ValueError(
                 f"{printable(name)} looks like an identifier: {size} values in {n_rows} rows{agree}. Rows of one "
                 f"person are not independent: pass clusters={name!r}, or keep one row of each; rename the column if it "
@@ -305,7 +305,7 @@ def refuse_repeated_ids(frame: pd.DataFrame, roles: Collection[str], features: C
 
 
 def id_names(names: Sequence[str], roles: Collection[str]) -> list[str]:
-    """Columns without a role whose name says that they identify persons."""
+    """Columns without a role whose names denote person identifiers."""
     return [name for name in names if name not in roles and is_person_name(name)]
 
 
@@ -320,8 +320,8 @@ def _may_identify(column: pd.Series, name: str) -> bool:
     return bool(len(distinct) and distinct.str.contains(r"\d").mean() > 0.9)
 
 
-def _several_each(codes: Ints) -> bool:
-    """Whether a column has several rows of each of many values, and only some of each."""
+def _has_several_rows_each(codes: Ints) -> bool:
+    """Whether many values of a column have several rows each, but a small share of all."""
     counts = np.bincount(codes[codes >= 0])
     if counts.size < MIN_IDS or np.mean(codes < 0) > MAX_UNKNOWN:
         return False
@@ -329,7 +329,7 @@ def _several_each(codes: Ints) -> bool:
 
 
 def _is_shared(ids: Ints, column: pd.Series, known: bool) -> bool:
-    """Whether rows with one identifier agree in a column: in general if it is called one, and always if not."""
+    """Whether rows with the same identifier agree in a column: mostly if its name denotes one, otherwise always."""
     codes = _codes(column)
     both = (ids >= 0) & (codes >= 0)
     key, target = numbered(ids[both]), numbered(codes[both])
@@ -345,7 +345,7 @@ def _is_shared(ids: Ints, column: pd.Series, known: bool) -> bool:
 
 
 def _is_constant(key: Ints, target: Ints) -> bool:
-    """Whether a column has one value for each of a key, but another for the next; not if it is a group of keys."""
+    """Whether a column is constant within a key but changes between keys; not if it groups the keys."""
     tied, pairs = tied_pairs(key), tied_pairs(joint_codes(key, target))
     if tied < MIN_IDS or pairs < MIN_CONSTANT * tied or is_step(target, key):
         return False
@@ -353,6 +353,6 @@ def _is_constant(key: Ints, target: Ints) -> bool:
 
 
 def _codes(column: pd.Series) -> Ints:
-    """Values numbered in their order, -1 where there is none."""
+    """Values coded by rank, -1 where missing."""
     values = column if pd.api.types.is_numeric_dtype(column) else column.astype(str).where(column.notna())
     return pd.factorize(values, sort=True)[0].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Roles of columns: which is the outcome, which the treatment, what else is known of rows, and what is a feature.
+"""Roles of columns: outcome, treatment, other per-row arguments, and features.
 
 Arguments of `ModifierSelector.fit` are resolved here, for frames of any library, files and Dask tables alike.
 """
@@ -34,7 +34,7 @@ def assign_roles(
     propensity: Any = None,
     **per_row: Any,
 ) -> dict[str, Any]:
-    """Arguments of `fit`, with columns in the place of their names.
+    """Arguments of `fit`, with column names replaced by columns.
 
     Parameters
     ----------
@@ -91,14 +91,14 @@ def assign_roles(
     X, known = table, named_columns(column_names(table), features, adjust_for)
     if named or features is not None:
         used, adjust_for = _chosen(table, named, features, adjust_for)
-        _look_beside(table, used, named)
+        _refuse_unused_flag(table, used, named)
         X, columns = _taken(table, used, named)
     arguments = {"X": X, **per_row, "propensity": propensity, **columns, "adjust_for": adjust_for, "named": known}
     return arguments | {"y": arguments.pop(word)}
 
 
-class SomeNamed(list[str]):
-    """Columns that the command line has checked, only some of which the user has named.
+class ValidatedColumns(list[str]):
+    """Columns that the command line has validated, of which the user named only some.
 
     Attributes
     ----------
@@ -121,9 +121,9 @@ def named_columns(names: Sequence[str], features: Any, adjust_for: Any) -> froze
 
 
 def _refuse_several_rows(table: Any, per_row: Mapping[str, Any], features: Any, adjust_for: Any) -> None:
-    """Refuse several rows per person, told by a column that identifies them, where clusters are not given.
+    """Refuse several rows per person, as shown by an identifier column, unless clusters are given.
 
-    Of a table that is not in memory the first rows are looked at, for columns that are called identifiers.
+    For a table that is not in memory the first rows are examined, and only columns named like identifiers.
     """
     if per_row.get("clusters") is not None:
         return
@@ -139,8 +139,8 @@ def _refuse_several_rows(table: Any, per_row: Mapping[str, Any], features: Any, 
     refuse_repeated_ids(frame, roles, tested or names)
 
 
-def _look_beside(table: Any, used: Collection[str], named: Mapping[str, str]) -> None:
-    """Refuse a censored time whose flag is among the columns that are left out, which changes nothing about it."""
+def _refuse_unused_flag(table: Any, used: Collection[str], named: Mapping[str, str]) -> None:
+    """Refuse a censored time whose event indicator is among the unused columns; leaving it out changes nothing."""
     outcome = named.get("outcome", named.get("y"))
     beside = [name for name in column_names(table) if name not in {*used, *named.values()}]
     if outcome is not None and beside:
@@ -163,7 +163,7 @@ def _refuse_beside_source(arguments: Mapping[str, Any]) -> None:
 
 
 def _refuse_values(per_row: Mapping[str, Any]) -> None:
-    """Refuse values beside a file, whose rows are not known."""
+    """Refuse arrays passed with a file, whose rows are not known."""
     for argument, column in per_row.items():
         needed = argument in ("y", "outcome", "treatment") or column is not None
         if needed and not isinstance(column, str):
@@ -171,7 +171,7 @@ def _refuse_values(per_row: Mapping[str, Any]) -> None:
 
 
 def _has_names(X: Any) -> bool:
-    """Whether a table in memory names its columns; arrays and lists of rows do not."""
+    """Whether a table in memory has column names; arrays and lists of rows do not."""
     return not isinstance(X, np.ndarray | list | tuple) or getattr(X, "dtype", np.dtype(float)).names is not None
 
 
@@ -183,7 +183,7 @@ def column_names(table: Any) -> list[str]:
 def _chosen(
     table: Any, roles: Mapping[str, str], features: Any, adjust_for: Any
 ) -> tuple[tuple[str, ...], list[str] | None]:
-    """The columns that are used, in the order of the table, and those of them that are not tested."""
+    """The columns used, in table order, and those of them that are not tested."""
     names = tuple(column_names(table))
     check_names(names)
     for argument, name in roles.items():
@@ -191,7 +191,7 @@ def _chosen(
             raise ValueError(f"{argument} names {name!r}, which is not a column of X{meant(name, names)}")
     tested, adjusted = _listed(names, features, "features"), _listed(names, adjust_for, "adjust_for")
     for argument, columns, listing in (("features", features, tested), ("adjust_for", adjust_for, adjusted)):
-        if listing is not None and not isinstance(columns, SomeNamed):
+        if listing is not None and not isinstance(columns, ValidatedColumns):
             refuse_unusable(first_rows(table, listing), argument)
     owned = {argument: [name] for argument, name in roles.items()}
     refuse_two_roles(owned | {"features": tested or [], "adjust_for": adjusted or []})
@@ -203,11 +203,11 @@ def _chosen(
         adjusted = usable_columns(table, others, "Name them in adjust_for if they should be, or leave them out of X")
     if not tested:
         raise ValueError("no column of X is left to test; features and adjust_for say which are")
-    return in_order(names, tested, adjusted or ()), adjusted
+    return in_table_order(names, tested, adjusted or ()), adjusted
 
 
 def _listed(names: tuple[str, ...], columns: Any, argument: str) -> list[str] | None:
-    """Names of columns that an argument means by names, positions or a mask."""
+    """Names of the columns that an argument gives as names, positions or a mask."""
     if columns is None:
         return None
     if isinstance(columns, str | bytes) or not hasattr(columns, "__iter__"):
@@ -222,7 +222,7 @@ def _listed(names: tuple[str, ...], columns: Any, argument: str) -> list[str] | 
 
 
 def refuse_two_roles(owned: Mapping[str, Collection[str]]) -> None:
-    """Refuse a column that two arguments name."""
+    """Refuse a column named by two arguments."""
     owners: dict[str, str] = {}
     for argument, columns in owned.items():
         for name in columns:
@@ -231,7 +231,7 @@ def refuse_two_roles(owned: Mapping[str, Collection[str]]) -> None:
 
 
 def usable_columns(table: Any, names: list[str], remedy: str) -> list[str]:
-    """Those of some columns that models can condition on; warns of dates, identifiers and free text."""
+    """The columns that models can condition on; warns of dates, identifiers and free text."""
     if unfit := unusable(first_rows(table, names)):
         shown = ", ".join(f"{name} ({reason})" for name, reason in unfit.items())
         warn(f"not adjusted for: {printable(shown)}. {remedy}")
@@ -248,14 +248,14 @@ def first_rows(table: Any, names: list[str]) -> pd.DataFrame:
     return some if isinstance(some, pd.DataFrame) else some.head(FIRST_ROWS, npartitions=-1)
 
 
-def in_order(names: Collection[str], tested: Collection[str], adjusted: Collection[str]) -> tuple[str, ...]:
-    """Columns that are used, in the order of the table: a test must not depend on which others are tested."""
+def in_table_order(names: Collection[str], tested: Collection[str], adjusted: Collection[str]) -> tuple[str, ...]:
+    """The columns used, in table order: a test must not depend on which other features are tested."""
     used = {*tested, *adjusted}
     return tuple(name for name in names if name in used)
 
 
 def _taken(table: Any, used: tuple[str, ...], named: Mapping[str, str]) -> tuple[Any, dict[str, Any]]:
-    """The features, and the columns that were named, which files have in one source."""
+    """The features and the columns named for other roles; files deliver both from one source."""
     if isinstance(table, tuple):
         (_, outcome), (_, treatment), *more = named.items()
         nowhere_else = dict.fromkeys(argument for argument in named if argument != "propensity")
@@ -267,6 +267,6 @@ def _taken(table: Any, used: tuple[str, ...], named: Mapping[str, str]) -> tuple
 
 
 def _originals(table: Any, names: Collection[str]) -> list[Any]:
-    """Columns as the table calls them, which may be numbers."""
+    """Column names as the table has them, which may be numbers."""
     originals = dict(zip(column_names(table), table.columns, strict=True))
     return [originals[name] for name in names]

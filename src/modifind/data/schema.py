@@ -1,4 +1,4 @@
-"""How the pieces of a table are read: what a summary of all rows says is checked, and every piece is read alike."""
+"""Schema of a table: validated once from a summary of all rows, then applied to every piece alike."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAX_CLUSTERS = 4096  # sums of clusters that are kept for every feature
 
 @dataclass(frozen=True)
 class Schema:
-    """How the pieces of one table are read.
+    """How the pieces of a table are read.
 
     Attributes
     ----------
@@ -111,9 +111,9 @@ class Schema:
         treatment: str = "treatment",
         outcome: str = "the outcome y",
     ) -> Schema:
-        """Check everything that can be wrong with a table, and fix how its pieces are read.
+        """Validate a table's summary and fix how its pieces are read.
 
-        `treatment` and `outcome` are what messages call these.
+        `treatment` and `outcome` are the names used in messages.
         """
         if summary.weights is not None:
             summary.weights.check()
@@ -159,12 +159,12 @@ class Schema:
 
     @property
     def n_clusters(self) -> int:
-        """Number of sets of rows that count as independent, 0 for rows; beyond so many, clusters are put together."""
+        """Number of clusters that count as independent, 0 for independent rows; capped by merging clusters."""
         return 0 if self.cluster_keys is None else int(min(self.cluster_keys.size, self.max_clusters))
 
     @cached_property
     def categories(self) -> tuple[tuple[Any, ...] | None, ...]:
-        """The labels as they are shown, that of missing values last."""
+        """Displayed labels of each category, the missing level last."""
         shown = (_shown(labels, gaps) for labels, gaps in zip(self.labels, self.gaps, strict=True))
         return tuple(self.poolings[m].labels if m in self.poolings else labels for m, labels in enumerate(shown))
 
@@ -175,11 +175,11 @@ class Schema:
 
     @property
     def left_out(self) -> frozenset[int]:
-        """Features of which pooling has left one level."""
+        """Features that pooling has left with one level."""
         return frozenset(m for m, pooling in self.poolings.items() if pooling.left_out)
 
     def pooled(self) -> Schema:
-        """The same with rare levels pooled; a warning names them."""
+        """The same schema with rare levels pooled, and a warning that names them."""
         counts = {m: rows for m, rows in enumerate(self.counts) if rows is not None}
         poolings = pool_each(self.categories, counts)
         warn_pooled({self.names[m]: pooling for m, pooling in poolings.items()})
@@ -187,7 +187,7 @@ class Schema:
         return replace(pooled, constant=tuple(same or m in pooled.left_out for m, same in enumerate(self.constant)))
 
     def read(self, piece: Piece) -> Block:
-        """Read a piece into numbers and codes."""
+        """Encode a piece as numbers and codes."""
         values = self._values(piece.conditioned)
         y = outcome_values(piece.y)
         scores = None if piece.propensity is None else piece.propensity.to_numpy(dtype=np.float64)
@@ -218,13 +218,13 @@ class Schema:
 
 
 def read_features(X: Any, discrete_features: Any = "auto", missing: str = "error") -> FeatureTable:
-    """Turn a DataFrame or array into a `FeatureTable`, without an outcome or a treatment.
+    """Encode a DataFrame or array as a `FeatureTable`, without an outcome or a treatment.
 
     Parameters
     ----------
     X : DataFrame, array of shape (n, d) or what `as_frame` takes
         Features. Array columns are called x0, x1, ...
-    discrete_features : "auto", names, positions, a mask, or AlsoDiscrete
+    discrete_features : "auto", names, positions, a mask, or AdditionalDiscrete
         "auto" takes boolean, categorical and text columns and numbers with at most 10 distinct values as discrete. A
         list names the numeric columns to be taken as discrete; the other numeric columns are then continuous. Text
         and categories are discrete in any case.
@@ -269,7 +269,7 @@ def feature_values(
     labels: Sequence[tuple[Any, ...] | None],
     gaps: Sequence[bool],
 ) -> Array:
-    """Features as numbers: values of continuous columns, and codes of levels."""
+    """Encode features: values of continuous columns, and codes of levels."""
     values = np.empty(shape)
     for m, column in enumerate(columns):
         known = labels[m]
@@ -290,7 +290,7 @@ def feature_labels(
     n_rows: int,
     max_levels: float,
 ) -> tuple[tuple[Any, ...] | None, ...]:
-    """For each feature its category labels in code order, or None when continuous."""
+    """Category labels of each feature in code order, or None if continuous."""
     labels: list[tuple[Any, ...] | None] = []
     observed: dict[str, int] = {}
     for name, column, limit in zip(names, columns, limits, strict=True):
@@ -321,7 +321,7 @@ def _refuse_gaps_of(names: Sequence[str], columns: Sequence[ColumnSummary], miss
 
 
 def _check_rows(summary: Summary, transform: str | None, outcome: str) -> None:
-    """Refuse few rows, a constant or unusable outcome, and invalid known scores."""
+    """Refuse too few rows, a constant or unusable outcome, and invalid known scores."""
     if summary.n_rows < MIN_ROWS:
         raise ValueError(f"X has {counted(summary.n_rows, 'row')}; at least {MIN_ROWS} are needed")
     y, known = summary.y, summary.scores
@@ -350,7 +350,7 @@ def _treated_share(sizes: Mapping[Any, float], arms: Sequence[Any]) -> float:
 def _stratum_shares(
     summary: Summary, labels: tuple[Any, ...] | None, counts: Ints | None, arms: tuple[Any, ...]
 ) -> Array | None:
-    """Share of treated rows in each stratum, where there are strata, which are then the last column."""
+    """Treated share of each stratum if there are strata, which are then the last column."""
     if summary.strata is None or labels is None or counts is None:
         return None
     check_strata(tuple(plain_label(label) for label in labels), *counts.T)
@@ -359,15 +359,15 @@ def _stratum_shares(
 
 
 def _shown(labels: tuple[Any, ...] | None, missing: bool) -> tuple[Any, ...] | None:
-    """Labels as they are shown, that of missing values last."""
+    """Labels as displayed, the missing level last."""
     shown = None if labels is None else tuple(plain_label(label) for label in labels)
     return (*shown, missing_label(shown)) if shown is not None and missing else shown
 
 
 def _codes(column: pd.Series[Any], labels: tuple[Any, ...], name: str, *, gaps: bool = False) -> Ints:
-    """The code of each row; the first pass has seen every label, unless the table changed since.
+    """Code of each row; the first pass has seen every label, unless the table has changed since.
 
-    With `gaps` missing values have the code after the last label.
+    With `gaps`, missing values get the code after the last label.
     """
     if gaps:
         missing = column.isna().to_numpy()

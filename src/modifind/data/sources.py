@@ -1,4 +1,4 @@
-"""Tables in pieces, a frame in memory or files larger than memory, and the pieces: as they come, and as read."""
+"""Sources of tables in pieces, in memory or on disk; the pieces are raw (`Piece`) or encoded (`Block`)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,17 @@ from modifind.data.treatment import in_arms
 from modifind.data.weights import Weights, weight_numbers
 from modifind.data.words import counted, listed, meant, repeated
 
-MORE = ("propensity", "sample_weight", "clusters", "strata")  # what rows may have beside features, outcome, treatment
+OPTIONAL_COLUMNS = (
+    "propensity",
+    "sample_weight",
+    "clusters",
+    "strata",
+)  # what rows may have beside features, outcome, treatment
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Some rows of a table as they come: features, outcome, treatment and, where there are any, what else rows have.
+    """Raw rows: features, outcome, treatment and optional per-row arguments.
 
     Attributes
     ----------
@@ -49,34 +54,34 @@ class Piece:
 
     @property
     def more(self) -> dict[str, pd.Series[Any]]:
-        """What rows have beside features, outcome and treatment."""
-        columns = {name: getattr(self, name) for name in MORE}
+        """Per-row arguments besides features, outcome and treatment."""
+        columns = {name: getattr(self, name) for name in OPTIONAL_COLUMNS}
         return {name: column for name, column in columns.items() if column is not None}
 
     @cached_property
     def conditioned(self) -> pd.DataFrame:
-        """What models see: the features and, where there are strata, the stratum as the last column."""
+        """Columns that models condition on: the features and, with strata, the stratum as the last column."""
         if self.strata is None:
             return self.X
         return pd.concat([self.X, label_texts(self.strata).rename(stratum_name(self.X.columns))], axis=1)
 
     def take(self, rows: Bools | slice) -> Piece:
-        """Some of the rows; `start` stays that of the piece."""
+        """A subset of the rows; `start` is kept."""
         some = {name: column.iloc[rows] for name, column in self.more.items()}
         return Piece(self.start, self.X.iloc[rows], self.y.iloc[rows], self.treatment.iloc[rows], **some)
 
     def some(self, rows: Bools) -> Piece:
-        """The rows that a mask says; the piece itself where they are all."""
+        """Rows selected by a mask; the piece itself if all are."""
         return self if rows.all() else self.take(rows)
 
     @property
     def numbers(self) -> Ints:
-        """Numbers of the rows in the whole table."""
+        """Row numbers in the whole table."""
         return np.arange(self.start, self.start + len(self.X))
 
 
 def joined(pieces: Sequence[Piece]) -> Piece:
-    """The rows of several pieces as one that starts at 0."""
+    """Concatenate pieces into one that starts at 0."""
     every: list[dict[str, Any]] = [
         {"X": piece.X, "y": piece.y, "treatment": piece.treatment, **piece.more} for piece in pieces
     ]
@@ -85,7 +90,7 @@ def joined(pieces: Sequence[Piece]) -> Piece:
 
 @dataclass(frozen=True)
 class Block:
-    """Rows that have been read: numbers and codes.
+    """Encoded rows: numbers and codes.
 
     Attributes
     ----------
@@ -109,7 +114,7 @@ class Block:
 
     @property
     def numbers(self) -> Ints:
-        """Numbers of the rows in the whole table."""
+        """Row numbers in the whole table."""
         return np.arange(self.start, self.start + self.y.size)
 
 
@@ -117,14 +122,14 @@ PIECE_ROWS = 65_536
 
 
 class Source(Protocol):
-    """Rows in pieces, as often as asked for, in the same order every time."""
+    """Rows in pieces that can be iterated repeatedly, always in the same order."""
 
     @property
     def n_rows(self) -> int | None:
-        """Number of rows, where it is known beforehand."""
+        """Number of rows, if known in advance."""
 
     def pieces(self) -> Iterator[Piece]:
-        """The pieces, one after the other."""
+        """Iterate over the pieces."""
 
 
 @dataclass(frozen=True)
@@ -141,11 +146,11 @@ class FrameSource:
     def of(
         cls, X: pd.DataFrame, y: Any, treatment: Any, propensity: Any = None, per_row: Mapping[str, Any] | None = None
     ) -> FrameSource:
-        """From what the user passed; a propensity of one score per row comes along, as do weights, clusters, strata."""
+        """Make a source from the arguments of `fit`, including per-row scores, weights, clusters and strata."""
         if y is None:
             raise ValueError("y is required: the outcome of each row")
         if treatment is None:
-            raise ValueError("treatment is required: pass treatment=, one value of two per row")
+            raise ValueError("treatment is required: pass treatment=, one of two values per row")
         scores = row_scores(propensity)
         if scores is not None and np.shape(scores) != (len(X),):
             raise ValueError(f"propensity array must have one score per row ({len(X)}); found shape {np.shape(scores)}")
@@ -170,7 +175,7 @@ class FrameSource:
 
     @property
     def at_once(self) -> FrameSource:
-        """The same in one piece."""
+        """The same source in one piece."""
         return replace(self, piece_rows=max(self.n_rows, 1))
 
     def pieces(self) -> Iterator[Piece]:
@@ -182,7 +187,7 @@ class FrameSource:
 
 @dataclass(frozen=True)
 class RowFilter:
-    """Which rows of a table in pieces are kept: those of some arms, those that are complete, and none of weight 0.
+    """Filter of rows: those of some arms, without missing values, and with non-zero weight.
 
     Attributes
     ----------
@@ -197,7 +202,7 @@ class RowFilter:
     arms: tuple[Any, ...] | None = None
 
     def of(self, piece: Piece, start: int) -> tuple[Piece, DroppedRows]:
-        """The rows of a piece that are kept, numbered from `start` on, and a count of the others."""
+        """Rows of a piece to keep, renumbered from `start`, and a count of the others."""
         sizes = [len(piece.X)]
         if self.arms is not None:
             piece = piece.some(in_arms(piece.treatment, self.arms))
@@ -217,7 +222,7 @@ ALL_ROWS = RowFilter()
 
 
 class FilteredRows:
-    """A source without the rows that are not kept; the others are numbered as if these had never been there.
+    """A source restricted to the rows kept by a filter, renumbered consecutively.
 
     Parameters
     ----------
@@ -240,7 +245,7 @@ class FilteredRows:
         self.dropped = DroppedRows()
 
     def pieces(self) -> Iterator[Piece]:
-        """The rows of every piece that are kept."""
+        """The rows kept of every piece."""
         self.dropped, start = DroppedRows(), 0
         for piece in self.source.pieces():
             kept, dropped = self.kept.of(piece, start)
@@ -252,14 +257,14 @@ class FilteredRows:
 
 @dataclass(frozen=True)
 class MappedRows:
-    """A source whose pieces are some rows of those of another, as a function makes them; rows are numbered anew."""
+    """A source whose pieces are made from those of another by a function; rows are renumbered."""
 
     source: Source
     function: Callable[[Piece], Piece]
     n_rows: None = None
 
     def pieces(self) -> Iterator[Piece]:
-        """What the function makes of every piece."""
+        """Apply the function to every piece."""
         start = 0
         for piece in self.source.pieces():
             mapped = replace(self.function(piece), start=start)
@@ -291,7 +296,7 @@ class FileSource:
     piece_rows: int = PIECE_ROWS
 
     def __post_init__(self) -> None:
-        """Refuse a file that lacks a column, and one that is named twice."""
+        """Refuse a missing or repeated column."""
         if twice := repeated(os.path.realpath(file.path) for file in self.files):
             raise ValueError(f"{listed(twice)} is named twice; its rows would count twice")
         for file in self.files:
@@ -300,17 +305,17 @@ class FileSource:
 
     @property
     def columns(self) -> list[str]:
-        """The columns that are read."""
+        """The columns to read."""
         return list(dict.fromkeys([*self.features, self.outcome, self.treatment, *self.more.values()]))
 
     @property
     def n_rows(self) -> int | None:
-        """Number of rows, which Parquet files tell."""
+        """Number of rows, which only Parquet files tell."""
         known = [file.n_rows for file in self.files if file.n_rows is not None]
         return sum(known) if len(known) == len(self.files) else None
 
     def pieces(self) -> Iterator[Piece]:
-        """Batches of rows; only the columns asked for are handed on."""
+        """Batches of rows with the requested columns only."""
         start = 0
         for file in self.files:
             for frame in file.batches(self.columns, self.piece_rows):
@@ -318,7 +323,7 @@ class FileSource:
                 start += len(frame)
 
     def piece(self, start: int, frame: pd.DataFrame) -> Piece:
-        """A frame of rows as a piece."""
+        """Convert a frame of rows to a piece."""
         more = {name: frame[column] for name, column in self.more.items()}
         return Piece(start, frame[list(self.features)], frame[self.outcome], frame[self.treatment], **more)
 
@@ -331,7 +336,7 @@ def open_files(
     more: Mapping[str, str] | None = None,
     dialect: Dialect | None = None,
 ) -> FileSource:
-    """Files as a source of rows.
+    """Open files as a source of rows.
 
     Parameters
     ----------
@@ -354,12 +359,12 @@ def open_files(
 
 
 def is_source(X: Any) -> bool:
-    """Whether a table comes in pieces of its own; a column called pieces does not make it one."""
+    """Whether a table is a source of pieces; a column named pieces does not make it one."""
     return callable(getattr(X, "pieces", None))
 
 
 def is_files(X: Any) -> bool:
-    """Whether a table is named by a path or a pattern, or by several, or is made of opened files."""
+    """Whether a table is a path, a pattern, several of them, or opened files."""
     return bool(_paths(X)) and all(isinstance(path, str | os.PathLike) or _is_open(path) for path in _paths(X))
 
 
@@ -372,7 +377,7 @@ def _is_open(file: Any) -> bool:
 
 
 def opened_files(X: Any) -> tuple[DataFile, ...]:
-    """Open the files that `is_files` has seen."""
+    """Open the files recognised by `is_files`."""
     opened = ((path,) if _is_open(path) else open_matching(os.fspath(path)) for path in _paths(X))
     files = read_alike([*chain.from_iterable(opened)])
     refuse_more_columns(files)
@@ -380,10 +385,10 @@ def opened_files(X: Any) -> tuple[DataFile, ...]:
 
 
 def refuse_more_columns(files: Sequence[DataFile]) -> None:
-    """Refuse a file with a column that the first has not: whether it is a feature would depend on their order."""
+    """Refuse a file with a column that the first lacks: whether it is a feature would depend on file order."""
     for file in files[1:]:
         if more := [name for name in file.names if name not in files[0].names]:
             raise ValueError(
-                f"{file.path} has a column {listed(more)} that {files[0].path} has not; all files of a table need the "
+                f"{file.path} has a column {listed(more)} that {files[0].path} lacks; all files of a table need the "
                 "same columns"
             )

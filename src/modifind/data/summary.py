@@ -1,4 +1,4 @@
-"""Summaries of a table's columns, piece by piece; those of pieces add up. A table in memory is one piece."""
+"""Summaries of a table's columns by piece, which can be added; a table in memory is one piece."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from modifind.data.column_types import (
     feature_column,
     loses_digits,
     mixed_types,
-    number_text,
     plain_column,
+    whole_number_text,
 )
 from modifind.data.containers import check_names
 from modifind.data.features import discrete_mask, outcome_values
@@ -35,7 +35,7 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True)
 class ColumnSummary:
-    """What one column of some rows holds.
+    """Summary of one column over some rows.
 
     Attributes
     ----------
@@ -78,10 +78,9 @@ class ColumnSummary:
     def of(
         cls, column: pd.Series[Any], name: str, max_levels: float, max_labels: float = MAX_LEVELS, *, check: bool = True
     ) -> ColumnSummary:
-        """Look at a column; numbers with more than `max_levels` values are continuous.
+        """Summarise a column; numeric ones with more than `max_levels` values are continuous.
 
-        Of text with more than `max_labels` values none is kept. `check` is whether text that holds dates or numbers is
-        refused.
+        Text with more than `max_labels` values keeps none. `check` refuses text that holds dates or numbers.
         """
         lossy = loses_digits(column)
         column, numeric = feature_column(column, name, check)
@@ -109,7 +108,7 @@ class ColumnSummary:
         return cls(kind, missing, 0, np.inf, -np.inf, counts, order)
 
     def with_arms(self, column: pd.Series[Any], arm_codes: Ints, arms: list[Any]) -> ColumnSummary:
-        """The same with levels counted for each value of the treatment, where levels are counted at all."""
+        """The same summary with levels counted by treatment label, if levels are counted."""
         if not self.levels or not arms:
             return self
         codes, levels = pd.factorize(plain_column(column))
@@ -119,7 +118,7 @@ class ColumnSummary:
         return replace(self, by_arm={pair: int(count) for pair, count in zip(pairs, counts, strict=True) if count})
 
     def merged(self, other: ColumnSummary, name: str, max_levels: float) -> ColumnSummary:
-        """The summary of both sets of rows."""
+        """Merge with the summary of other rows."""
         if other.kind == "nothing":
             return replace(self, n_missing=self.n_missing + other.n_missing)
         if self.kind == "nothing":
@@ -149,27 +148,27 @@ class ColumnSummary:
 
     @property
     def countable(self) -> bool:
-        """Whether levels are counted that text can stand for: text itself and whole numbers."""
+        """Whether the counted levels can be represented as text: text itself and whole numbers."""
         return self.levels is not None and (self.kind == "text" or all(map(float.is_integer, map(float, self.levels))))
 
     @property
     def as_text(self) -> ColumnSummary:
-        """The same with whole numbers as the text that they were, beside rows that hold other text: 1, 2, 3, A."""
+        """The same summary with whole numbers as text, for a column with other text elsewhere: 1, 2, 3, A."""
         if self.kind == "text" or self.levels is None:
             return self
-        levels = {number_text(level): count for level, count in self.levels.items()}
-        by_arm = {(number_text(level), arm): count for (level, arm), count in self.by_arm.items()}
+        levels = {whole_number_text(level): count for level, count in self.levels.items()}
+        by_arm = {(whole_number_text(level), arm): count for (level, arm), count in self.by_arm.items()}
         return ColumnSummary("text", self.n_missing, self.n_infinite, np.inf, -np.inf, levels, by_arm=by_arm)
 
     @property
     def n_distinct(self) -> int:
-        """Number of distinct values, 2 standing for any larger number too."""
+        """Number of distinct values; 2 stands for any larger number."""
         if self.low == self.high:
             return 1
         return 2 if self.levels is None else min(len(self.levels), 2)
 
     def labels(self, name: str) -> tuple[Any, ...]:
-        """The levels in their natural or declared order."""
+        """The levels in natural or declared order."""
         if self.levels is None:
             raise ValueError(
                 f"column {name!r} has more than {MAX_LEVELS} distinct values, as an identifier has; exclude it, or "
@@ -184,9 +183,9 @@ class ColumnSummary:
         return tuple(int(label) if self.whole else label for label in labels)
 
     def rows_by_arm(self, labels: tuple[Any, ...] | None, arms: dict[Any, int]) -> Ints | None:
-        """Rows of each label in each arm, shape (k, 2), those of missing values last; None where none are counted.
+        """Rows by label and arm, shape (k, 2), missing values last; None if levels are not counted.
 
-        `arms` are the rows of the control and of the treated, by their label.
+        `arms` gives the rows of control and treated by label.
         """
         if labels is None or self.levels is None:
             return None
@@ -196,7 +195,7 @@ class ColumnSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """What the pieces seen so far hold; summaries of pieces add up.
+    """Summary of the pieces seen so far; summaries can be added.
 
     Attributes
     ----------
@@ -233,7 +232,7 @@ class Summary:
     max_levels: float = MAX_LEVELS
 
     def arranged(self, places: Sequence[int]) -> Summary:
-        """The same with the columns in another order."""
+        """The same summary with columns reordered."""
         columns: dict[str, Any] = {
             name: tuple(getattr(self, name)[m] for m in places) for name in ("names", "limits", "columns")
         }
@@ -241,7 +240,7 @@ class Summary:
 
     @classmethod
     def of(cls, piece: Piece, discrete_features: Any, *, whole: bool = False) -> Summary:
-        """Look at one piece, which may be the whole table."""
+        """Summarise one piece, which may be the whole table."""
         max_levels = math.inf if whole else MAX_LEVELS
         frame = piece.conditioned.infer_objects()
         names, limits, columns = feature_summaries(frame.iloc[:, : piece.X.shape[1]], discrete_features, max_levels)
@@ -275,7 +274,7 @@ class Summary:
         return summary
 
     def __add__(self, other: Summary) -> Summary:
-        """The summary of both sets of rows."""
+        """Merge with the summary of other rows."""
         if self.names != other.names:
             apart = [name for name in (*self.names, *other.names) if (name in self.names) != (name in other.names)]
             differ = f"some lack column {listed(apart)}" if apart else "their columns are in another order"
@@ -300,7 +299,7 @@ class Summary:
 
     @property
     def together(self) -> dict[str, Any]:
-        """What a result records of weights, clusters and strata; nothing where there are none."""
+        """Entries on weights, clusters and strata for the record; empty if there are none."""
         settings: dict[str, Any] = {}
         if self.weights is not None:
             settings["sample_weight"] = {"effective_rows": float(f"{self.weights.effective_size:.12g}")}
@@ -314,7 +313,7 @@ class Summary:
 def feature_summaries(
     frame: pd.DataFrame, discrete_features: Any, max_levels: float
 ) -> tuple[tuple[str, ...], tuple[float, ...], tuple[ColumnSummary, ...]]:
-    """Names of the features, the most values that leave each discrete, and what their columns hold."""
+    """Feature names, the largest number of values for which each is discrete, and column summaries."""
     names = tuple(str(name) for name in frame.columns)
     check_names(names)
     chosen, by_count = discrete_mask(names, discrete_features)
@@ -327,7 +326,7 @@ def feature_summaries(
 
 
 def _counts(column: pd.Series[Any], max_levels: float) -> dict[Any, int] | None:
-    """How often each value occurs, None when they are more than `max_levels`."""
+    """Number of rows by value; None if there are more than `max_levels` values."""
     if column.iloc[:PROBE_ROWS].nunique() > max_levels:
         return None
     counts = column.value_counts(sort=False)
@@ -335,12 +334,12 @@ def _counts(column: pd.Series[Any], max_levels: float) -> dict[Any, int] | None:
 
 
 def sum_of(one: Any, two: Any, add: Callable[[Any, Any], Any] = operator.add) -> Any:
-    """The sum of what two sets of rows have, None where they have none of it."""
+    """Sum of two optional values; None if both are."""
     return None if one is None or two is None else add(one, two)
 
 
 def added(first: dict[Any, Number], second: dict[Any, Number]) -> dict[Any, Number]:
-    """Counts of both."""
+    """Sum of two counts."""
     return first | {key: first.get(key, 0) + count for key, count in second.items()}
 
 
@@ -350,7 +349,7 @@ def _in_order(label: str) -> tuple[bool, float, str]:
 
 
 def _common_order(first: tuple[Any, ...] | None, second: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-    """The longer of two declared orders if the other has the same order, else none."""
+    """The longer of two declared orders if they are consistent; otherwise None."""
     if first is None or second is None:
         return None
     longer, shorter = (first, second) if len(first) >= len(second) else (second, first)

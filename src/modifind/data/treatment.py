@@ -1,4 +1,4 @@
-"""The treatment: which label means treated, which arms are compared, and how it was given."""
+"""The treatment: which label means treated, which arms are compared, and the design."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NEGATIONS = ("no ", "not ", "non-", "non ", "non", "un", "without ", "never ")
 
 
 def first_treated(labels: Sequence[Any], treated: Any, name: str = "treatment") -> bool:
-    """Whether the first of two labels, in their natural order, is the treated one.
+    """Whether the first of two labels, in natural order, is the treated one.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ treated=
 
 
 def refuse_other_than_two(labels: Sequence[Any], name: str) -> None:
-    """Refuse labels that are not two, and say what to do about more.
+    """Refuse a number of labels other than two, with advice for more.
 
     Examples
     --------
@@ -103,17 +103,17 @@ def refuse_other_than_two(labels: Sequence[Any], name: str) -> None:
 
 
 def refuse_doses(labels: Sequence[Any], n_labels: int, name: str) -> None:
-    """Refuse a treatment of many numbers, of which `labels` are some."""
+    """Refuse a treatment with many numeric values; `labels` are some of them."""
     if n_labels > MAX_ARMS and all(isinstance(label, int | float) for label in labels):
         raise ValueError(
-            f"{name} has more than {MAX_ARMS} distinct numbers, as a dose has, and doses are not supported; divide it "
+            f"{name} has more than {MAX_ARMS} distinct numbers, like a dose, and doses are not supported; divide it "
             "into a few arms, such as none, low and high, and name the one that the others are compared with "
             "(reference=)"
         )
 
 
 def refuse_alike(labels: Sequence[Any], name: str) -> None:
-    """Refuse labels that are the same but for capitals, blanks and the form of letters."""
+    """Refuse labels that differ only in case, whitespace or letter forms."""
     if len({plain(label) for label in labels}) < len(labels):
         raise ValueError(
             f"{name} has {len(labels)} labels: {listed(labels, most=8)}. Some differ only in capitals, "
@@ -122,7 +122,7 @@ def refuse_alike(labels: Sequence[Any], name: str) -> None:
 
 
 def match_label(labels: Sequence[Any], wanted: Any, argument: str, name: str) -> Any:
-    """The label that the user named; the same in every letter counts before the same but for case."""
+    """The label that the user named; exact matches take precedence over those ignoring case."""
     for form in (str, plain):
         matches = [label for label in labels if form(label) == form(wanted)]
         if len(matches) == 1:
@@ -131,12 +131,12 @@ def match_label(labels: Sequence[Any], wanted: Any, argument: str, name: str) ->
 
 
 def _is_control(word: str, other: str) -> bool:
-    """Whether a label means control beside the other one."""
+    """Whether a label means control, given the other one."""
     return word in CONTROL_WORDS or any(word == negation + other for negation in NEGATIONS)
 
 
 def plain(label: Any) -> str:
-    """A label without case, blanks and forms of letters, a whole number and a truth value as the same digit.
+    """Normalise a label: ignore case, whitespace and letter forms; 1, 1.0 and True become equal.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def plain(label: Any) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Arms of a treatment that are compared.
+    """The arms of a treatment to compare.
 
     Attributes
     ----------
@@ -172,12 +172,12 @@ class Comparison:
     counts: Mapping[Any, int]
 
     def pair(self, label: Any) -> dict[str, Any]:
-        """One of the others with the reference: arguments of a fit of two arms."""
+        """Arguments of a two-arm fit that compares one label with the reference."""
         only_two = len(self.counts) == 2
         return {"treated": label, "reference": None, "arms": None if only_two else (self.reference, label)}
 
     def share(self, label: Any, shares: Mapping[Any, Any], name: str = "treatment") -> float:
-        """Share of one of the others among its rows and those of the reference, from the shares of all arms.
+        """Share of one arm among its rows and those of the reference, from the shares of all arms.
 
         Examples
         --------
@@ -190,9 +190,9 @@ class Comparison:
         if wrong:
             raise ValueError(f"propensity must give shares between 0 and 1; not so for {listed(wrong)}")
         if not math.isclose(total := sum(map(float, known.values())), 1.0, abs_tol=1e-6):
-            raise ValueError(f"the shares that propensity gives add up to {total:.6g}; those of all arms add up to 1")
+            raise ValueError(f"the shares in propensity add up to {total:.6g}; they must add up to 1")
         if lacking := [arm for arm in (self.reference, *self.others) if arm not in known]:
-            raise ValueError(f"propensity gives no share of {listed(lacking)}; name every arm of {name}")
+            raise ValueError(f"propensity has no share for {listed(lacking)}; give one for every arm of {name}")
         return float(known[label]) / (float(known[label]) + float(known[self.reference]))
 
 
@@ -204,7 +204,7 @@ def compare_arms(
     arms: Sequence[Any] | None = None,
     name: str = "treatment",
 ) -> Comparison:
-    """Which arms are compared, by what the user named.
+    """Resolve which arms are compared from what the user named.
 
     Parameters
     ----------
@@ -253,14 +253,14 @@ def compare_arms(
     if few and len(labels) > 2:
         named = ", ".join(f"{label!r} ({counted(count, 'row')})" for label, count in few.items())
         raise ValueError(
-            f"each arm of {name} needs at least {MIN_ARM_ROWS} rows; too few have {named}. Leave out their rows, or "
+            f"each arm of {name} needs at least {MIN_ARM_ROWS} rows; too few are in {named}. Leave out their rows, or "
             "name two other arms (arms=)"
         )
     return Comparison(control, tuple(label for label in labels if label != control), counts)
 
 
 def _two_labels(labels: list[Any], arms: Sequence[Any], name: str) -> list[Any]:
-    """The labels that `arms` names, in the order of all."""
+    """The labels named by `arms`, in the order of all labels."""
     if isinstance(arms, str) or not isinstance(arms, Iterable) or len(tuple(arms)) != 2:
         raise ValueError(f"arms must be two labels of {name}, such as {tuple(labels[:2])!r}; found {arms!r}")
     chosen = [match_label(labels, label, "arms", name) for label in arms]
@@ -270,7 +270,7 @@ def _two_labels(labels: list[Any], arms: Sequence[Any], name: str) -> list[Any]:
 
 
 def label_counts(columns: Iterable[pd.Series[Any]]) -> dict[Any, int]:
-    """Rows of every label of a treatment that comes in pieces, in the natural order; missing ones do not count.
+    """Rows by treatment label over all pieces, in natural order, ignoring missing values.
 
     Examples
     --------
@@ -289,7 +289,7 @@ def label_counts(columns: Iterable[pd.Series[Any]]) -> dict[Any, int]:
 
 
 def in_arms(column: pd.Series[Any], arms: Sequence[Any]) -> Bools:
-    """Which rows are in some arms; rows of no arm stay, to be refused or left out as missing values are.
+    """Mask of rows in some arms; rows with a missing treatment are kept, to be handled as missing values.
 
     Examples
     --------
@@ -307,7 +307,7 @@ DESIGNS = ("randomised", "observational")
 
 @dataclass(frozen=True)
 class Design:
-    """How the treatment of a table was given.
+    """How the treatment was assigned.
 
     Attributes
     ----------
@@ -333,7 +333,7 @@ class Design:
 
     @classmethod
     def of(cls, design: str | None, propensity: Any, *, strata: bool, by_row: bool = False) -> Design:
-        """From the settings `design` and `propensity`, and whether there are strata, or one known score per row."""
+        """Resolve the design from the settings `design` and `propensity`, strata, and known scores per row."""
         estimator = estimator_of(propensity)
         by_share, known = isinstance(estimator, str) and estimator == "auto", by_row or is_known(propensity)
         randomised = design != "observational" and (design is not None or strata or known)
@@ -346,7 +346,7 @@ class Design:
 
 
 def check_design(design: Any, propensity: Any, *, strata: bool, by_row: bool = False) -> None:
-    """Refuse an unknown design, and one that contradicts other arguments.
+    """Refuse an unknown design or one that contradicts other arguments.
 
     Parameters
     ----------
@@ -380,8 +380,8 @@ def check_design(design: Any, propensity: Any, *, strata: bool, by_row: bool = F
         )
     if design == "observational" and strata:
         raise ValueError(
-            "design='observational' and strata contradict each other: strata are those that a treatment was randomised "
-            "in. Say design='randomised', or make the column a feature"
+            "design='observational' and strata contradict each other: strata are the groups within which a treatment "
+            "was randomised. Say design='randomised', or make the column a feature"
         )
     if design == "randomised" and not (strata or by_row or is_known(propensity)) and estimator != "auto":
         raise ValueError(

@@ -1,9 +1,9 @@
-"""How much rows count: one weight per row, and the population that effects are about.
+"""Row weights, and the target population of effects.
 
-Where an arm has hardly any rows of some kind, an average over all rows rests on those few, or on a model. In the
-*overlap population* a row counts with ``e (1 - e)``, e being its chance to be treated: most where either arm was as
-likely as the other, and hardly where one arm was all but certain. No inverse of a small chance remains: a treated row
-counts with ``1 - e`` and a control row with e (Li, Morgan and Zaslavsky 2018). In a trial with one chance for all, both
+Where an arm has hardly any rows of some kind, an average over all rows depends on those few, or on a model. In the
+*overlap population* a row counts with ``e (1 - e)``, where e is its probability of treatment: most where both arms are
+equally likely, and hardly where one is almost certain. No inverse of a small probability remains: a treated row counts
+with ``1 - e`` and a control row with e (Li, Morgan and Zaslavsky 2018). In a trial with one probability for all, both
 populations are the same.
 """
 
@@ -28,7 +28,7 @@ LARGEST_WEIGHT = 1e100  # squares must not overflow
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """How much each row counts: one number per row, ones where rows count alike.
+    """One weight per row; ones if rows are unweighted.
 
     Attributes
     ----------
@@ -51,25 +51,25 @@ class Weights:
 
     @classmethod
     def alike(cls, n_rows: int) -> Weights:
-        """Weights of rows that count alike."""
+        """Uniform weights."""
         return cls(np.ones(n_rows), uniform=True)
 
     @classmethod
     def of(cls, values: GivenWeights, n_rows: int = 0) -> Weights:
-        """From a number per row, or None for `n_rows` that count alike."""
+        """Weights from one number per row, or uniform ones from None for `n_rows` rows."""
         if isinstance(values, Weights):
             return values
         return cls.alike(n_rows) if values is None else cls(np.asarray(values, dtype=np.float64), uniform=False)
 
     def __getitem__(self, rows: Any) -> Weights:
-        """The weights of some rows."""
+        """Weights of a subset of the rows."""
         return Weights(self.values[rows], self.uniform)
 
     def __len__(self) -> int:
         return self.values.size
 
     def times(self, values: Array) -> Array:
-        """Values of rows, which are along the first axis, times their weights; the values themselves if uniform."""
+        """Values of rows (first axis) times their weights; the values themselves if uniform."""
         return values if self.uniform else self.values.reshape(-1, *(1,) * (values.ndim - 1)) * values
 
     def total(self, values: Array) -> Any:
@@ -86,9 +86,9 @@ class Weights:
         return mean, float(np.sqrt(self.values**2 @ (values - mean) ** 2) / self.sum)
 
     def quantiles(self, values: Array, shares: Array) -> Array:
-        """Quantiles; with weights those of the distribution function that rises by its weight at each value.
+        """Weighted quantiles, by a distribution function that rises by its weight at each value.
 
-        Between the middles of two such steps it is taken as a straight line.
+        It is interpolated linearly between the midpoints of successive steps.
 
         Examples
         --------
@@ -103,13 +103,13 @@ class Weights:
         return np.interp(shares, middles, values[order])
 
     def shares(self, codes: NDArray[Any], n_codes: int) -> Array:
-        """Share of the weight that has each code."""
+        """Share of the total weight with each code."""
         return np.bincount(codes.astype(np.intp), self.values, minlength=n_codes) / self.sum
 
     def representative(self, values: Array, size: int) -> Array:
-        """`size` values that stand for the weighted ones: one for every equal part of the weight, in ascending order.
+        """`size` values that represent the weighted ones: one per equal part of the weight, ascending.
 
-        As many values as there are rows are the values themselves where rows count alike.
+        If `size` is the number of rows and weights are uniform, these are the values themselves.
 
         Examples
         --------
@@ -135,34 +135,34 @@ class Weights:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom of a variance over rows that weights are worth; infinite where rows count alike."""
+        """Degrees of freedom of a weighted variance over rows; infinite if weights are uniform."""
         return np.inf if self.uniform else self.effective_size - 1.0
 
     @property
     def scaled(self) -> Weights:
-        """The same, of mean 1."""
+        """The same weights scaled to mean 1."""
         return Weights(self.values / self.values.mean(), self.uniform)
 
     @property
     def effective(self) -> Weights:
-        """The same, adding up to the effective number of rows, as penalised fits need them.
+        """The same weights scaled to add up to the effective number of rows, for penalised fits.
 
-        Weights that add up to the number of rows would make such a fit too sure of its data.
+        Weights that add up to the number of rows would make such a fit overconfident.
         """
         return Weights(self.values * (self.sum / (self.values**2).sum()), self.uniform)
 
     @property
     def root(self) -> Weights:
-        """Their square roots."""
+        """Square roots of the weights."""
         return Weights(np.sqrt(self.values), self.uniform)
 
     @property
     def given(self) -> Array | None:
-        """The numbers as objects of users take them, None where rows count alike."""
+        """The weights as user-defined objects take them; None if uniform."""
         return None if self.uniform else self.values
 
     def argument(self, name: str = "sample_weight") -> dict[str, Array]:
-        """Keyword argument of a `fit`; empty where rows count alike, so that a user's object need not take weights."""
+        """Keyword argument of a `fit`; empty if uniform, so that a user's object need not support weights."""
         return {} if self.uniform else {name: self.values}
 
 
@@ -182,7 +182,7 @@ def weight_numbers(column: pd.Series[Any]) -> Array:
 
 @dataclass(frozen=True)
 class WeightSums:
-    """Sums over the weights of some rows, and counts of unusable ones; sums of pieces add up."""
+    """Sums of weights and counts of invalid ones; sums of disjoint rows can be added."""
 
     n_missing: int
     n_infinite: int
@@ -194,7 +194,7 @@ class WeightSums:
 
     @classmethod
     def of(cls, weights: Array) -> WeightSums:
-        """Of some rows."""
+        """Sums over some rows."""
         known = weights[np.isfinite(weights)]
         missing = int(np.isnan(weights).sum())
         infinite = weights.size - known.size - missing
@@ -204,14 +204,14 @@ class WeightSums:
             return cls(*counts, largest, float(known.sum()), float(((known / (largest or 1.0)) ** 2).sum()))
 
     def __add__(self, other: WeightSums) -> WeightSums:
-        """The sums of both sets of rows."""
+        """Add the sums of other rows."""
         added = {field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
         largest = max(self.largest, other.largest)
         squares = sum(sums.squares * (sums.largest / (largest or 1.0)) ** 2 for sums in (self, other))
         return WeightSums(**(added | {"largest": largest, "squares": squares}))
 
     def check(self) -> None:
-        """Refuse missing, infinite, negative and vanishing weights."""
+        """Refuse missing, infinite, negative or all-zero weights."""
         if self.n_missing or self.n_infinite:
             what = gaps(self.n_missing, self.n_infinite)
             raise ValueError(f"sample_weight has {what}; drop such rows or give them weight 0")
@@ -230,21 +230,21 @@ class WeightSums:
 
 
 def check_takes_weights(estimator: Any, what: str) -> None:
-    """Refuse a user's object whose `fit` takes no weights."""
+    """Refuse a user's object whose `fit` does not accept weights."""
     if not has_fit_parameter(estimator, "sample_weight"):
-        what = f"{what} {type(estimator).__name__} takes no sample_weight in fit"
+        what = f"{what} {type(estimator).__name__} does not support sample_weight in fit"
         raise ValueError(f"{what}; choose one that does, or leave sample_weight out")
 
 
 def check_sampler_weights(sampler: Any) -> None:
-    """Refuse a user's sampler whose `fit` takes no weights."""
+    """Refuse a user's sampler whose `fit` does not accept weights."""
     if not has_fit_parameter(sampler, "weights"):
-        what = f"sampler {type(sampler).__name__} takes no weights in fit, which sample_weight needs"
+        what = f"sampler {type(sampler).__name__} does not support weights in fit, which sample_weight requires"
         raise ValueError(f"{what}; choose one that does, or leave sample_weight out")
 
 
 def warn_resampled_weights() -> None:
-    """Warn where features are resampled and rows have weights."""
+    """Warn if features are resampled from a weighted table."""
     warn(
         "'wcmmd' with sample weights: p-values are valid only if the weights do not depend on the tested feature given "
         "the others; effect_likelihood does not need that",
@@ -264,7 +264,7 @@ def check_population(population: Any) -> None:
 
 
 def row_weights(scores: Array, population: str) -> Array:
-    """How much a row counts, by its chance to be treated, in units that make a row with even chances count 1.
+    """Population weight of a row by its probability of treatment, scaled to 1 at even odds.
 
     Examples
     --------
@@ -275,5 +275,5 @@ def row_weights(scores: Array, population: str) -> Array:
 
 
 def population_weights(scores: Array, population: str, weights: Weights) -> Weights:
-    """Weights of the rows, times how much they count in a population."""
+    """Row weights times the weights that define a population."""
     return weights if population == "all" else Weights.of(weights.times(row_weights(scores, population)))

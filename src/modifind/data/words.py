@@ -1,4 +1,4 @@
-"""Words: what the names of columns say, in the languages that tables come in, and what messages are made of."""
+"""Words: the meaning of column names in several languages, and building blocks of messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_SHOWN = 10  # columns that one warning names
 
 
 def counted(number: int, thing: str, things: str = "") -> str:
-    """A number and what it counts, in the singular for one.
+    """A number with its noun, singular for one.
 
     Examples
     --------
@@ -26,7 +26,7 @@ def counted(number: int, thing: str, things: str = "") -> str:
 
 
 def gaps(missing: int, infinite: int) -> str:
-    """How many values are missing or infinite.
+    """Number of missing or infinite values, in words.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def gaps(missing: int, infinite: int) -> str:
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """A question that asks for the most similar of some words; empty if none is.
+    """Question suggesting the most similar known word; empty if none is similar.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def meant(word: str, known: Iterable[str]) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Text with line ends, escape sequences and the like written out.
+    r"""Text with line ends, escape sequences and other control characters escaped.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def printable(text: str) -> str:
 
 
 def named(names: Iterable[Any], between: str = ", ") -> str:
-    r"""Names in a sentence: as they are, but for what a terminal would obey, which is written out.
+    r"""Unquoted names for use in a sentence, with control characters escaped.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def named(names: Iterable[Any], between: str = ", ") -> str:
 
 
 def respelled(label: Any) -> str:
-    r"""A label without what people do not see: case, blanks, and the form of its letters in Unicode.
+    r"""A label normalised for invisible differences: case, whitespace, and Unicode letter forms.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def respelled(label: Any) -> str:
 
 
 def listed(names: Iterable[Any], most: int | None = None) -> str:
-    r"""Names in a message: each in quotation marks, and what a terminal would obey written out.
+    r"""Quoted names for use in a message, with control characters escaped.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def listed(names: Iterable[Any], most: int | None = None) -> str:
 
 
 def shortened(names: Sequence[Any], most: int = 6, between: str = ", ") -> str:
-    """The first of many names.
+    """The first of many names, and the number of the others.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def shortened(names: Sequence[Any], most: int = 6, between: str = ", ") -> str:
 
 
 def refuse_any(columns: Sequence[str], sentence: str) -> None:
-    """Refuse columns if there are any: a guard is the columns that it speaks of, and the sentence that names them.
+    """Raise a ValueError with a sentence that names the columns, if there are any.
 
     Examples
     --------
@@ -134,14 +134,14 @@ def refuse_any(columns: Sequence[str], sentence: str) -> None:
 def warn_of_any(
     columns: Sequence[str], one: str, several: str = "", between: str = ", ", most: int = MAX_SHOWN
 ) -> None:
-    """Warn of columns if there are any, in one sentence that has {} where they are named."""
+    """Warn of columns, if there are any, in a sentence that names them in place of {}."""
     if columns:
         sentence = one if len(columns) == 1 else several or one
         warn(sentence.replace("{}", shortened(columns, most, between), 1))
 
 
 def refuse_other(argument: str, value: Any, choices: Sequence[str]) -> None:
-    """Refuse a setting that is none of its choices.
+    """Refuse a setting that is not among its choices.
 
     Examples
     --------
@@ -166,7 +166,7 @@ def repeated(names: Iterable[str]) -> list[str]:
 
 
 def check_part(argument: str, part: Any, *methods: str) -> None:
-    """Refuse a class that is passed for an object, and an object that lacks a method.
+    """Refuse a class passed in place of an object, and an object that lacks a method.
 
     Examples
     --------
@@ -204,9 +204,9 @@ TIMES = UNITS | _words(
     czas przezycie cas vremya srok shijian shengcun
     """
 )
-BARE = _words("event events evt")  # flags beside a time, or an outcome whose name says nothing:
+BARE_FLAGS = _words("event events evt")  # flags beside a time, or an outcome whose name says nothing:
 GENERIC = _words("y outcome response value target")
-EVENTS = BARE | _words(
+EVENTS = BARE_FLAGS | _words(
     """
     cens cnsr dth
     delta fustat fstat progression progressed died dead death deceased fail failed failure relapse relapsed
@@ -226,11 +226,11 @@ FLAGS = STATUS | _words("flag indicator ind vital yn")
 STEM_TOKENS = ("indicator", "status", "event", "cens", "flag", "stat", "evt", "ind")
 SHORT_TIMES, SHORT_FLAGS = _words("t z"), _words("d e c delta")
 CONNECTING = _words("to until till of in der die das bis zum zur de la le du au al hasta ate")
-EARLIER = _words("prior previous prev past history hist hx family parent mother father baseline base before") | _words(
-    "since age inactive served sentence sentenced onset contract ischemic ischaemic study"
-)
-LIVING = _words("alive living lebt lebend lebendig vivant vivante vivo viva vivos levend seizon zyje censored")
-ANSWERS = _words("yes no y n true false t f ja nein oui non si nao sim nee hai iie observed unobserved lost none")
+EARLIER_WORDS = _words(
+    "prior previous prev past history hist hx family parent mother father baseline base before"
+) | _words("since age inactive served sentence sentenced onset contract ischemic ischaemic study")
+SURVIVAL_WORDS = _words("alive living lebt lebend lebendig vivant vivante vivo viva vivos levend seizon zyje censored")
+ANSWER_WORDS = _words("yes no y n true false t f ja nein oui non si nao sim nee hai iie observed unobserved lost none")
 # Scripts without blanks or capitals: parts of names.
 TIME_PARTS = ("時間", "期間", "日数", "生存", "时间", "期间", "время", "срок", "시간", "기간", "생존", "χρόνος", "زمن")
 EVENT_PARTS = (
@@ -255,8 +255,8 @@ PLACES = _words(  # ids of what is no person, and of which rows may be independe
     """
 )
 # Words of a measurement before the treatment, and of one after it.
-EARLY = _words("baseline base bl pre pretest before initial start screening 0")
-LATE = _words(
+EARLY_WORDS = _words("baseline base bl pre pretest before initial start screening 0")
+LATE_WORDS = _words(
     """
     post posttest after final end followup fu endpoint last outcome visit
     week weeks wk w month months mo m day days d year years y
@@ -284,7 +284,7 @@ def _lower_words(name: str, pattern: re.Pattern[str] = WORD) -> list[str]:
 
 
 def is_identifier_name(name: str) -> bool:
-    """Whether a name says that a column identifies something.
+    """Whether a column name denotes an identifier.
 
     Examples
     --------
@@ -295,12 +295,12 @@ def is_identifier_name(name: str) -> bool:
 
 
 def is_place_name(name: str) -> bool:
-    """Whether a name says that a column tells apart what is no person, such as sites."""
+    """Whether a column name denotes places, such as sites, rather than persons."""
     return bool(PLACES & set(_lower_words(name)))
 
 
 def is_person_name(name: str) -> bool:
-    """Whether a name says that a column tells persons apart, or other things that have few rows each.
+    """Whether a column name denotes persons, or other units with few rows each.
 
     Examples
     --------
@@ -315,7 +315,7 @@ def is_person_name(name: str) -> bool:
 
 
 def is_person_identifier_name(name: str) -> bool:
-    """Whether a name says both that a column identifies, and that it identifies persons.
+    """Whether a column name denotes identifiers of persons.
 
     Examples
     --------
@@ -328,7 +328,7 @@ def is_person_identifier_name(name: str) -> bool:
 
 
 def is_baseline_name(name: str, outcome: str) -> bool:
-    """Whether a name is that of the outcome with a word for an early measurement.
+    """Whether a name is that of the outcome plus a word for an early measurement.
 
     Examples
     --------
@@ -336,20 +336,20 @@ def is_baseline_name(name: str, outcome: str) -> bool:
     [True, True, False, False, False]
     """
     words = _lower_words(name, WORD_OR_NUMBER)
-    stem = [word for word in words if word not in EARLY]
+    stem = [word for word in words if word not in EARLY_WORDS]
     return 0 < len(stem) < len(words) and stem == _without_time(_lower_words(outcome, WORD_OR_NUMBER))
 
 
 def _without_time(words: list[str]) -> list[str]:
-    """Words of an outcome that do not say when it was measured."""
-    kept = [word for word in words if word not in LATE]
+    """Words of an outcome's name other than those for its time of measurement."""
+    kept = [word for word in words if word not in LATE_WORDS]
     while len(kept) > 1 and kept[-1].isdigit():
         kept.pop()
     return kept
 
 
 def is_time_name(name: str) -> bool:
-    """Whether a name says that a column holds times.
+    """Whether a column name denotes times.
 
     Examples
     --------
@@ -361,7 +361,7 @@ def is_time_name(name: str) -> bool:
 
 
 def is_event_name(name: str) -> bool:
-    """Whether a name says that a column flags an event.
+    """Whether a column name denotes an event indicator.
 
     Examples
     --------
@@ -369,7 +369,7 @@ def is_event_name(name: str) -> bool:
     [True, True, True, True, False, False, False]
     """
     words = name_words(name)
-    if EARLIER & set(words):
+    if EARLIER_WORDS & set(words):
         return False
     if any(is_event_word(word) for word in words) or any(part in name for part in EVENT_PARTS):
         return True
@@ -378,29 +378,29 @@ def is_event_name(name: str) -> bool:
 
 
 def is_plain_flag(name: str) -> bool:
-    """Whether a column is called as a flag of an event is, and nothing else."""
+    """Whether a column name denotes an event indicator and nothing else."""
     words = name_words(name)
     return is_event_name(name) and all(is_event_word(w) or is_time_word(w) or w in FLAGS for w in words)
 
 
-def says_censored(words: set[str]) -> bool:
-    """Whether a word says that something was censored."""
+def means_censored(words: set[str]) -> bool:
+    """Whether a word means that something was censored."""
     return "cens" in words or any(word.startswith(CENSORED) for word in words)
 
 
 def is_time_word(word: str) -> bool:
-    """Whether a word means a time, or begins or ends as such words do."""
+    """Whether a word means a time, or starts or ends like such words."""
     return word in TIMES or word.endswith(TIME_ENDINGS) or word.startswith("days")
 
 
 def is_event_word(word: str) -> bool:
-    """Whether a word means an event, or begins or ends as such words do."""
+    """Whether a word means an event, or starts or ends like such words."""
     stems = {word, *(word.removesuffix(token) for token in STEM_TOKENS)}
     return bool(stems & EVENTS) or word.endswith(EVENT_ENDINGS) or word.startswith(CENSORED)
 
 
 def share_stem(flag: str, time: str) -> bool:
-    """Whether a flag and a time are called after the same event: failind and failtime, os and os_time."""
+    """Whether a flag and a time are named after the same event: failind and failtime, os and os_time."""
     whole, letters = "".join(name_words(time)), "".join(name_words(flag))
     stem = _without_token(letters)
     rest = whole.removeprefix(stem) if whole.startswith(stem) else whole.removesuffix(stem)
@@ -409,6 +409,6 @@ def share_stem(flag: str, time: str) -> bool:
 
 
 def _without_token(letters: str) -> str:
-    """The letters of a flag's name without the status, ind, cens, ... that they begin or end with."""
+    """The stem of an indicator's name, without status, ind, cens, ..."""
     shorter = (rest for token in STEM_TOKENS for rest in (letters.removeprefix(token), letters.removesuffix(token)))
     return next((rest for rest in shorter if rest and rest != letters), letters)

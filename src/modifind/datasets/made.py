@@ -1,4 +1,4 @@
-"""Tables that come with the package: draws from the paper's designs, and a simulated trial."""
+"""Data that need no download: simulations of the paper's designs, and a simulated trial."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ TRIAL_SEED = 2022
 def make_trial(n_samples: int = 1500, random_state: Any = TRIAL_SEED) -> pd.DataFrame:
     """Simulate patients on a blood pressure drug or a placebo.
 
-    Older patients and those with kidney disease are treated more often (confounding). Baseline pressure and
-    cholesterol move the outcome of both arms alike: they are prognostic but modify nothing. `TRUTH` names what does.
+    Older patients and those with kidney disease are treated more often (confounding). Baseline pressure and cholesterol
+    shift the outcome of both arms alike: they are prognostic but modify nothing. `TRUTH` names the modifiers.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def make_trial(n_samples: int = 1500, random_state: Any = TRIAL_SEED) -> pd.Data
 
 
 def load_trial() -> Bunch:
-    """Load the embedded table of 1500 simulated patients.
+    """Load the bundled table of 1500 simulated patients.
 
     Returns
     -------

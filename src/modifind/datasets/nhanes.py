@@ -1,4 +1,4 @@
-"""Obesity and inflammation in NHANES 2007-2010: the tables that CDC publishes, made into one table to analyse."""
+"""Obesity and inflammation in NHANES 2007-2010: CDC's published tables combined into one for analysis."""
 
 from __future__ import annotations
 
@@ -101,10 +101,10 @@ STEPS: dict[str, Callable[[pd.DataFrame], pd.Series[bool]]] = {
 
 
 def build_nhanes_crp(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Make the table of obesity and C-reactive protein out of 14 NHANES tables.
+    """Combine 14 NHANES tables into the table of obesity and C-reactive protein.
 
-    Adults of 21 or more who are not pregnant and whose measurements and answers are known. Yes-or-no answers are 1 for
-    yes and 0 for all else, refused and unknown included; the columns `dk_*` mark those.
+    Adults aged 21 or older who are not pregnant and have complete measurements and answers. Yes-or-no answers are 1 for
+    yes and 0 otherwise, including refused and unknown; the columns `dk_*` mark those.
 
     Parameters
     ----------
@@ -180,8 +180,8 @@ def build_nhanes_crp(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 def fetch_nhanes_crp(data_home: str | os.PathLike[str] | None = None, *, download: bool = True) -> Bunch:
     """Obesity and C-reactive protein of 9677 American adults (NHANES 2007-2010), from CDC or from a folder.
 
-    The 14 files are looked for in `data_home` and in its subfolder `nhanes`, as ``DEMO_E.XPT`` (CDC's SAS transport
-    files, in any case), ``DEMO_E.csv`` or ``DEMO_E.csv.xz``. What is not there is downloaded into the subfolder. Every
+    The 14 files are searched for in `data_home` and in its subfolder `nhanes`, as ``DEMO_E.XPT`` (CDC's SAS transport
+    files, in any case), ``DEMO_E.csv`` or ``DEMO_E.csv.xz``. Missing files are downloaded into the subfolder. Every
     table's values are compared with a SHA-256 digest, which is the same for each format.
 
     Parameters
@@ -252,7 +252,7 @@ def _lacking(name: str, table: pd.DataFrame) -> list[str]:
 
 
 def _joined(tables: Mapping[str, pd.DataFrame], cycle: str) -> pd.DataFrame:
-    """All variables of one survey, one row per person of DEMO; what a person was not asked is missing."""
+    """All variables of one survey, one row per person of DEMO; variables not collected for a person are missing."""
     demo, *others = (_canonical(name, tables[name]).set_index("SEQN") for name in TABLES if name.endswith(cycle))
     for other in others:
         demo = demo.join(other)
@@ -260,9 +260,9 @@ def _joined(tables: Mapping[str, pd.DataFrame], cycle: str) -> pd.DataFrame:
 
 
 def _canonical(name: str, table: pd.DataFrame) -> pd.DataFrame:
-    """The variables used, in order of SEQN, equal bit for bit whether they come from CSV or from a transport file.
+    """The variables used, sorted by SEQN, bit for bit equal whether read from CSV or a transport file.
 
-    Rounding takes away both the last bits that IBM's floats differ in and the 5.4e-79 that pandas reads for a zero.
+    Rounding removes both the last bits in which IBM's floats differ and the 5.4e-79 that pandas reads for a zero.
     """
     used = table[_used(name)]
     text = [column for column in used.columns if not pd.api.types.is_numeric_dtype(used[column])]
@@ -293,7 +293,7 @@ def _data_home(data_home: str | os.PathLike[str] | None) -> Path:
 
 
 def _find_files(home: Path) -> dict[str, Path]:
-    """Where each table lies: the subfolder before the folder, transport files before CSV."""
+    """Path of each table: subfolder before folder, transport files before CSV."""
     files: dict[str, Path] = {}
     for folder in (home / FOLDER, home):
         if not folder.is_dir():
@@ -315,7 +315,7 @@ def _read_file(name: str, path: Path) -> pd.DataFrame:
 
 
 def _parse(name: str, content: bytes, suffix: str) -> pd.DataFrame:
-    """The canonical table in a file's bytes, or a ValueError that says why it is not the one expected."""
+    """The canonical table in a file's bytes; raises a ValueError that says why it is not the expected one."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # pandas warns of damage that is refused below
@@ -342,7 +342,7 @@ def _address(name: str) -> str:
 
 
 def _obtain(missing: list[str], folder: Path, download: bool) -> dict[str, pd.DataFrame]:
-    """Download what is missing; each file is kept as soon as it is found right, so that a second try goes on."""
+    """Download missing files, keeping each verified one at once so that a retry continues."""
     tables: dict[str, pd.DataFrame] = {}
     if missing and not download:
         raise OSError(_how_to_get(missing, folder, "download=False"))

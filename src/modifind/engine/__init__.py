@@ -1,1 +1,1 @@
-"""The run: nuisance models, statistics and explanations of every feature, put together."""
+"""The run: combines nuisance models, statistics and explanations of every feature."""

@@ -1,8 +1,8 @@
-"""The results of a run so far, in a folder that the same run continues from.
+"""Checkpoints: results of an unfinished run, in a folder from which the same run continues.
 
-The folder holds `run.json`, which says what run it is, and one file for every feature tested so far. All are written
-to a temporary name and renamed, so that a file is whole or absent. File names carry a digest of `run.json`: files of
-another run, and any other file, are left alone.
+The folder holds `run.json`, which identifies the run, and one file for every feature tested so far. All are written
+atomically, so that a file is complete or absent. File names carry a digest of `run.json`; files of another run, and any
+other file, are left alone.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ RUN_FILE = "run.json"
 VERSIONS = ("modifind", "numpy", "scipy", "scikit-learn", "torch")
 # They change how a result is put together, not what is found of a feature. Of a table taken at once the digests show
 # what is discrete, and `n_resamples_used` is what the number of resamples comes to.
-IMMATERIAL = ("alpha", "adjust", "n_resamples", "better", "unit")
-IMMATERIAL_IF_WHOLE = ("discrete_features", "max_train_rows")
+IGNORED_SETTINGS = ("alpha", "adjust", "n_resamples", "better", "unit")
+IGNORED_SETTINGS_IF_WHOLE = ("discrete_features", "max_train_rows")
 SHOWN_DIFFERENCES = 5
 DAMAGED = (ValueError, OSError, TypeError, RecursionError, OverflowError)  # what reading a file of another kind raises
 STALE_SECONDS = 600.0  # a temporary file lives for milliseconds
 SAVE_SECONDS = 10.0  # sums over rows are saved as often as this
-TAKEN = {"whole": "at once"}
+READING_WORDS = {"whole": "at once"}
 WORDS = {
     "y": "the outcome",
     "treatment": "the treatment",
@@ -59,7 +59,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class SavedRun:
-    """What makes a run the same run, as `run.json` has it.
+    """The identity of a run, as stored in `run.json`.
 
     Attributes
     ----------
@@ -91,8 +91,8 @@ class SavedRun:
     def from_settings(
         cls, table: str, settings: dict[str, Any], seed: int, columns: dict[str, str], rows: dict[str, str]
     ) -> SavedRun:
-        """A run of this version, by all its settings as a result records them."""
-        left_out = IMMATERIAL + (IMMATERIAL_IF_WHOLE if table == "whole" else ())
+        """A run of this version, identified by all its settings as a result records them."""
+        left_out = IGNORED_SETTINGS + (IGNORED_SETTINGS_IF_WHOLE if table == "whole" else ())
         kept = {name: value for name, value in settings.items() if name not in left_out}
         versions = {name: number for name, number in installed_versions().items() if name in VERSIONS}
         # An object that shows its address in memory would never be the same again.
@@ -101,18 +101,18 @@ class SavedRun:
 
     @property
     def token(self) -> str:
-        """What marks the files of this run."""
+        """Digest in the names of this run's files."""
         return _check(encode(self, SavedRun))[:12]
 
 
 def differences(old: SavedRun, new: SavedRun) -> list[str]:
-    """How two runs differ, in words.
+    """Description of how two runs differ.
 
     Examples
     --------
     >>> one = SavedRun.from_settings("whole", {"cv": 5}, 1, {"age": "a1"}, {"y": "b1"})
     >>> differences(one, SavedRun.from_settings("whole", {"cv": 4}, 2, {"age": "a2"}, {"y": "b1"}))
-    ['cv was 5, is 4', 'the seed was 1, is 2', "column 'age' differs"]
+    ['cv was 5 and is now 4', 'the seed was 1 and is now 2', "column 'age' differs"]
     """
     if old.format != new.format:
         return [f"its format is {old.format}, not {new.format}"]
@@ -120,11 +120,11 @@ def differences(old: SavedRun, new: SavedRun) -> list[str]:
     made = {"modifind": "by"}
     lines = [f"it was made {made.get(name, 'with')} {name} {was}, this is {now}" for name, was, now in versions]
     if old.table != new.table:
-        lines.append(f"the rows were taken {TAKEN.get(old.table, 'in pieces')} before")
+        lines.append(f"the rows were read {READING_WORDS.get(old.table, 'in pieces')} before")
     settings = _changed(_flat(old.settings), _flat(new.settings))
-    lines += [f"{name} was {was!r}, is {now!r}" for name, was, now in settings]
+    lines += [f"{name} was {was!r} and is now {now!r}" for name, was, now in settings]
     if old.seed != new.seed:
-        lines.append(f"the seed was {old.seed}, is {new.seed}")
+        lines.append(f"the seed was {old.seed} and is now {new.seed}")
     columns = _changed(dict(old.columns), dict(new.columns))
     words = {(True, False): "is new", (False, True): "is gone", (False, False): "differs"}
     lines += [f"column {name!r} {words[was is None, now is None]}" for name, was, now in columns]
@@ -134,13 +134,13 @@ def differences(old: SavedRun, new: SavedRun) -> list[str]:
 
 
 def _changed(old: dict[str, Any], new: dict[str, Any], absent: Any = None) -> list[tuple[str, Any, Any]]:
-    """What differs, with its value before and now."""
+    """Description of what differs, with values before and now."""
     pairs = ((name, old.get(name, absent), new.get(name, absent)) for name in dict.fromkeys([*old, *new]))
     return [(name, was, now) for name, was, now in pairs if was != now]
 
 
 def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by dotted names."""
+    """Nested settings with dotted names."""
     flat: dict[str, Any] = {}
     for name, value in settings.items():
         flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
@@ -148,7 +148,7 @@ def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def saved_seed(folder: str | os.PathLike[str] | None) -> int | None:
-    """The seed of the run that a folder holds, if it holds one."""
+    """Seed of the run stored in a folder, if any."""
     if folder is None or not (Path(folder) / RUN_FILE).exists():
         return None
     return _read_run(Path(folder)).seed
@@ -167,7 +167,7 @@ def _read_run(folder: Path) -> SavedRun:
 
 
 def open_folder(folder: str | os.PathLike[str], run: SavedRun) -> tuple[Path, str]:
-    """Make a folder the checkpoint of a run, or continue with it.
+    """Start a checkpoint in a folder, or continue the same run from it.
 
     Returns
     -------
@@ -197,7 +197,7 @@ def open_folder(folder: str | os.PathLike[str], run: SavedRun) -> tuple[Path, st
 
 
 def _remove_stale(folder: Path) -> None:
-    """Remove what a killed process left unfinished."""
+    """Remove temporary files left by a killed process."""
     for path in folder.glob(".*.json.*"):
         with suppress(OSError):
             stale = time.time() - path.stat().st_mtime > STALE_SECONDS
@@ -222,7 +222,7 @@ def _save_record(path: Path, owner: str, value: Any, hint: Any) -> None:
 
 
 def _load_record(path: Path, owner: str, hint: type[Record]) -> Record:
-    """What `_save_record` saved; a ValueError says that the file is damaged."""
+    """Load what `_save_record` saved; raises a ValueError if the file is damaged."""
     content = parse_json(path.read_bytes())
     if not isinstance(content, dict) or set(content) != {"check", "record"}:
         raise ValueError("it has no check sum")
@@ -240,7 +240,7 @@ def _check(record: Any) -> str:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Features tested, or runs done, so far; workers save each as they finish it.
+    """Features tested, or placebo runs done, so far; workers save each one when it is done.
 
     Attributes
     ----------
@@ -266,22 +266,22 @@ class Checkpoint:
         return (self.folder or Path()) / f"{self.kind}-{self.token}-{feature:05d}.json"
 
     def save(self, feature: int, finding: Any) -> None:
-        """Save one feature, whole or not at all."""
+        """Save one feature, atomically."""
         if self.folder is not None:
             _save_record(self._path(feature), self.names[feature], finding, self.holds)
 
     def save_here(self, feature: int, finding: Any) -> None:
-        """Save from a worker, unless it works where the folder is not."""
+        """Save from a worker, unless it cannot see the folder."""
         if self.folder is not None and (self.folder / RUN_FILE).exists():
             self.save(feature, finding)
 
     def save_missing(self, feature: int, finding: Any) -> None:
-        """Save what the worker could not."""
+        """Save a feature that the worker could not save."""
         if not self._path(feature).exists():
             self.save(feature, finding)
 
     def load(self) -> dict[int, Any]:
-        """Features on file, with a warning for files that cannot be used."""
+        """Load the saved features, with a warning for unusable files."""
         records: dict[int, Any] = {}
         damaged = []
         for feature, name in enumerate(self.names):
@@ -293,7 +293,7 @@ class Checkpoint:
                     damaged.append(name)
         if damaged:
             warn(
-                f"checkpoint {self.folder}: {counted(len(damaged), 'damaged file')} not used, and done again: "
+                f"checkpoint {self.folder}: {counted(len(damaged), 'damaged file')} ignored and recomputed: "
                 f"{', '.join(map(repr, damaged))}"
             )
         return records
@@ -311,7 +311,7 @@ class SavedSums:
 
 
 class PassCheckpoint(NullCheckpoint):
-    """Sums over the pieces of a table so far, saved now and then.
+    """Sums over the pieces of a table so far, saved from time to time.
 
     Parameters
     ----------
@@ -335,7 +335,7 @@ class PassCheckpoint(NullCheckpoint):
         self._last = time.monotonic()
 
     def open(self, pieces: Sequence[Mapping[str, Mapping[str, str]]]) -> None:
-        """Continue, or refuse another run, given the digests of all pieces."""
+        """Continue from the saved sums, given the digests of all pieces; refuse those of another table."""
         columns, rows = (joined_digests([digests[what] for digests in pieces]) for what in ("columns", "rows"))
         folder, token = open_folder(
             self._given, SavedRun.from_settings("pieces", self._settings, self._seed, columns, rows)
@@ -343,7 +343,7 @@ class PassCheckpoint(NullCheckpoint):
         self._path = folder / f"sums-{token}.json"
 
     def load(self) -> SavedSums | None:
-        """The sums on file."""
+        """Load the saved sums."""
         if not self._path.exists():
             return None
         try:
@@ -353,14 +353,14 @@ class PassCheckpoint(NullCheckpoint):
             return None
 
     def save(self, n_pieces: int, sums: Sums, *, now: bool = False) -> None:
-        """Save the sums so far, unless that was done just before."""
+        """Save the sums so far, unless that was done a moment ago."""
         if now or time.monotonic() - self._last >= SAVE_SECONDS:
             _save_record(self._path, "sums", SavedSums(n_pieces, sums), SavedSums)
             self._last = time.monotonic()
 
 
 def seed_of(random_state: Any, checkpoint: str | os.PathLike[str] | None) -> int:
-    """The seed; where none is given, that of the run to be continued."""
+    """The seed; without a given one, that of the run to continue."""
     known = saved_seed(checkpoint) if random_state is None else None
     return entropy_of(random_state) if known is None else known
 
@@ -368,7 +368,7 @@ def seed_of(random_state: Any, checkpoint: str | os.PathLike[str] | None) -> int
 def continued_tests(
     params: dict[str, Any], data: Data, run: RunSettings, seed: int
 ) -> tuple[Checkpoint, dict[int, Examination]]:
-    """The checkpoint of the features, and those that it holds.
+    """Checkpoint of the features, and the features it already holds.
 
     Parameters
     ----------
@@ -413,7 +413,7 @@ def continued_tests(
 def continued_pass(
     params: dict[str, Any], statistic: Statistic, test: ConditionalRandomizationTest, given: Given, seed: int
 ) -> NullCheckpoint:
-    """The checkpoint of the sums over a longer table; its data are compared when they are first read."""
+    """Checkpoint of the sums over a longer table; its data are compared when they are first read."""
     if params["checkpoint"] is None:
         return NullCheckpoint()
     settings = _settings(params, statistic, test)
@@ -424,7 +424,7 @@ def continued_pass(
 
 
 def _settings(params: dict[str, Any], statistic: Statistic, test: ConditionalRandomizationTest) -> dict[str, Any]:
-    """The settings that a continued run must share."""
+    """Settings that a continued run must share."""
     used = dict(params)
     if not statistic.resamples:
         used.pop("test")

@@ -1,7 +1,7 @@
-"""Several arms: each is compared with the reference by an analysis of two arms, and the results are combined.
+"""Several arms: each is compared with the reference in a two-arm analysis, and the results are combined.
 
-A contrast is the analysis of the rows of its two arms with the same seed, so that ``fit(..., arms=(reference, label))``
-gives it again.
+A contrast analyses the rows of its two arms with the same seed, so that ``fit(..., arms=(reference, label))``
+reproduces it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAX_LABEL_IN_FOLDER = 40  # characters
 
 
 def fit_arms(params: dict[str, Any], given: Given) -> FitResult:
-    """Fit two arms, or each of several with the reference; `params` are settings that have been checked."""
+    """Fit two arms, or each of several against the reference; `params` are validated settings."""
     comparison = compared(given, params["propensity"])
     if comparison is not None:
         return fit_contrasts(params, given, comparison)
@@ -46,7 +46,7 @@ def fit_arms(params: dict[str, Any], given: Given) -> FitResult:
 
 
 def placebo_arms(params: dict[str, Any], given: Given, n: int) -> tuple[PlaceboResult | None, bool]:
-    """Placebo runs of two arms, or of each of several with the reference, and whether Ctrl-C came before the end."""
+    """Placebo runs of two arms, or of each of several against the reference, and whether Ctrl-C ended them early."""
     comparison = compared(given, params["propensity"])
     if comparison is not None:
         return placebo_contrasts(params, given, comparison, n)
@@ -55,7 +55,7 @@ def placebo_arms(params: dict[str, Any], given: Given, n: int) -> tuple[PlaceboR
 
 
 def compared(given: Given, propensity: Any) -> Comparison | None:
-    """Which arms are compared, where the user named a reference, arms or shares; None for the arms as they are."""
+    """The arms to compare, if the user named a reference, arms or shares; None for a plain two-arm treatment."""
     if given.reference is None and given.arms is None and not isinstance(propensity, Mapping):
         return None
     columns, name = _treatment(given)
@@ -73,7 +73,7 @@ def compared(given: Given, propensity: Any) -> Comparison | None:
 
 
 def _treatment(given: Given) -> tuple[Iterable[pd.Series[Any]], str]:
-    """The treatment, in pieces, and what messages call it."""
+    """The treatment, in pieces, and its name in messages."""
     X, treatment = given.X, given.treatment
     if isinstance(X, FileSource):
         column_alone = FileSource(X.files, (X.treatment,), X.treatment, X.treatment, piece_rows=X.piece_rows)
@@ -93,7 +93,8 @@ def _treatment(given: Given) -> tuple[Iterable[pd.Series[Any]], str]:
 def fit_contrasts(params: dict[str, Any], given: Given, comparison: Comparison) -> FitResult:
     """Fit every contrast and combine the results.
 
-    After Ctrl-C the result has the contrasts that were done by then, and as much as there is of the one under way.
+    After Ctrl-C the result has the contrasts completed so far, and a partial result of the current one. Raises
+    KeyboardInterrupt if there is nothing yet.
 
     Raises
     ------
@@ -133,7 +134,7 @@ def fit_contrasts(params: dict[str, Any], given: Given, comparison: Comparison) 
 def placebo_contrasts(
     params: dict[str, Any], given: Given, comparison: Comparison, n: int
 ) -> tuple[PlaceboResult | None, bool]:
-    """Placebo runs of every contrast, those of one number combined, unless Ctrl-C came before the end."""
+    """Placebo runs of every contrast, combined run by run, and whether Ctrl-C ended them early."""
     results: dict[str, PlaceboResult] = {}
     for label, settings in _settings_of_contrasts(params, comparison):
         with _contrast_named(comparison, label), Job.locked(settings) as job:
@@ -146,14 +147,14 @@ def placebo_contrasts(
 
 
 def contrast_settings(params: dict[str, Any], comparison: Comparison, label: Any) -> dict[str, Any]:
-    """Settings of one contrast: the same, with the share of the arm where shares are known."""
+    """Settings of one contrast: the selector's, with the share of the arm if shares are known."""
     if not isinstance(params["propensity"], Mapping):
         return params
     return params | {"propensity": comparison.share(label, params["propensity"])}
 
 
 def _settings_of_contrasts(params: dict[str, Any], comparison: Comparison) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """The label and settings of every contrast: the same seed, a share of the progress, a folder of its own."""
+    """Label and settings of every contrast: a common seed, a part of the progress bar, a folder of its own."""
     n_contrasts = len(comparison.others)
     if n_contrasts == 1:
         yield comparison.others[0], contrast_settings(params, comparison, comparison.others[0])
@@ -168,7 +169,7 @@ def _settings_of_contrasts(params: dict[str, Any], comparison: Comparison) -> It
 
 @contextmanager
 def _contrast_named(comparison: Comparison, label: Any) -> Iterator[None]:
-    """Name the contrast in a refusal where there are several."""
+    """Add the name of the contrast to errors, if there are several."""
     try:
         yield
     except ValueError as error:
@@ -184,7 +185,7 @@ def _folder(checkpoint: Any, number: int, label: Any) -> Path | None:
 
 
 def _share_of(progress: bool | Progress, number: int, n_contrasts: int) -> bool | Progress:
-    """The progress of one of several contrasts, as that of them all."""
+    """Map the progress of one contrast to the progress of all."""
     if not callable(progress):
         return progress
     return lambda done, total: progress(number * total + done, n_contrasts * total)
@@ -193,9 +194,9 @@ def _share_of(progress: bool | Progress, number: int, n_contrasts: int) -> bool 
 def combined(
     results: Mapping[str, SelectionResult], comparison: Comparison, messages: Iterable[str], alpha: float, adjust: str
 ) -> SelectionResult:
-    """The result of all contrasts together: does a feature modify any of them, and which?
+    """Combine the contrasts into one result: does a feature modify any of them, and which?
 
-    Contrasts that were not reached count as if nothing had been found there.
+    Contrasts that were not reached count as if nothing had been selected there.
     """
     features = next(iter(results.values())).table.index
     columns = {label: result.table["p_value"] for label, result in results.items()}
@@ -221,7 +222,7 @@ def combined(
 
 
 def _table(by_arm: Mapping[str, SelectionResult], omnibus: Any, adjusted: Any, chosen: Any) -> pd.DataFrame:
-    """The features; importance and statistic are those of the contrast with the smallest p-value."""
+    """Table of features; importance and statistic are those of the contrast with the smallest p-value."""
     tables = [result.table for result in by_arm.values()]
     best = np.array([table["p_value"].fillna(2.0) for table in tables]).argmin(axis=0)
     rows = np.arange(best.size)
@@ -278,7 +279,7 @@ def _placebo(
 
 
 def combined_placebos(by_arm: Mapping[str, PlaceboResult], alpha: float, adjust: str) -> PlaceboResult:
-    """Placebo runs of several contrasts: those of one number are combined, as if they were one table."""
+    """Combine the placebo runs of several contrasts, run by run, as if they were of one table."""
     tables = [placebo.table.set_index(["run", "feature"])["p_value"] for placebo in by_arm.values()]
     joined = pd.concat(tables, axis=1, join="inner")
     table = pd.Series(simes_p_values(joined), index=joined.index, name="p_value").reset_index()

@@ -1,7 +1,7 @@
 """The same sums over the partitions of a Dask DataFrame.
 
-Rows stay where they are: apart from the sample that models are fitted to, only sums travel, those of some partitions
-at a time. Workers that are lost take nothing with them; what they had not handed on is computed again.
+Rows stay on the workers: apart from the sample that models are fitted to, only sums over several partitions are
+transferred. When a worker is lost, the sums it had not yet delivered are recomputed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from modifind._warned import warn
-from modifind._workers import Progress, WorkerError, interrupts_held
+from modifind._workers import Progress, WorkerError, deferred_interrupts
 from modifind.data.clusters import RowPlan, generous_limit
 from modifind.data.containers import row_scores
 from modifind.data.files.opening import import_dask
@@ -57,7 +57,7 @@ WORKER_ENVIRONMENT = {
 
 
 def silence_logs() -> None:
-    """Keep Dask's logs off the command line, where an error is one line."""
+    """Silence Dask's logs on the command line, where an error is one line."""
     import_dask()
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     for handler in logging.getLogger("distributed").handlers:
@@ -65,7 +65,7 @@ def silence_logs() -> None:
 
 
 def connect(address: str | None = None, n_workers: int | None = None) -> Client:
-    """A client of the cluster at an address, or of one that is started on this machine.
+    """Client of the cluster at an address, or of a local one started here.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def connect(address: str | None = None, n_workers: int | None = None) -> Client:
     failure = None
     for _ in range(STARTS):
         try:
-            with interrupts_held(), config.set({"distributed.nanny.pre-spawn-environ": WORKER_ENVIRONMENT}):
+            with deferred_interrupts(), config.set({"distributed.nanny.pre-spawn-environ": WORKER_ENVIRONMENT}):
                 return distributed.Client(
                     n_workers=workers,
                     threads_per_worker=1,
@@ -108,9 +108,9 @@ def connect(address: str | None = None, n_workers: int | None = None) -> Client:
 
 @dataclass
 class DaskPieces:
-    """The partitions of a table as pieces, worked on by a cluster.
+    """The partitions of a table as pieces, processed by a cluster.
 
-    A context that closes the cluster again where none was there before. Use `of`.
+    Use `of` to create it, and as a context manager that stops the cluster if it started one.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class DaskPieces:
         kept: RowFilter = ALL_ROWS,
         per_row: Mapping[str, Any] | None = None,
     ) -> DaskPieces:
-        """From Dask collections that are partitioned alike."""
+        """Make pieces from identically partitioned Dask collections."""
         import_dask()
         parts = {"X": X, "y": y, "treatment": treatment}
         parts |= {name: column for name, column in (per_row or {}).items() if column is not None}
@@ -159,7 +159,7 @@ class DaskPieces:
         return cls(delayed, n_workers, kept=kept)
 
     def __enter__(self) -> DaskPieces:
-        """Find the cluster that is in use, or start one here."""
+        """Find the current cluster, or start a local one."""
         try:
             self.client = import_dask().get_client()
         except ValueError:
@@ -168,7 +168,7 @@ class DaskPieces:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop a cluster that was started here."""
+        """Stop the cluster if it was started here."""
         if self._started:
             self.client.close()
 
@@ -183,7 +183,7 @@ class DaskPieces:
             self._workers = frozenset(present)  # each loss is told once, however many passes follow
 
     def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[FirstPassSums, RowPlan]:
-        """Count the rows of every partition, then look at each; only its rows of the sample come back."""
+        """Count the rows of every partition, then summarise each; only its sampled rows are transferred."""
         try:
             with self._attended() as futures:
                 futures += self.client.compute(self._each(_count))
@@ -208,13 +208,13 @@ class DaskPieces:
         return first.pruned(rows, n_sample)
 
     def observed(self, rule: Callable[[Piece], Piece]) -> DaskPieces:
-        """The rows that a rule makes of every partition, once these have been looked at."""
+        """Apply a rule for rows to every partition, once they have been summarised."""
         parts = self._each(_observed, rule)
         columns = {name: [part[name] for part in parts] for name in [*self.columns, "sample_weight"]}
         return replace(self, columns=columns, kept=ALL_ROWS, lengths=[])
 
     def sums(self, work: RowPass, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
-        """Sums over all rows, those of some partitions added up by the workers; which ones, their number alone says."""
+        """Sums over all rows, added on the workers for groups of partitions fixed by their number."""
 
         def runs(n_done: int) -> Generator[Any, None, None]:
             parts = self._filled(self._each(_sums, work))
@@ -231,7 +231,7 @@ class DaskPieces:
         return total
 
     def _filled(self, parts: list[Any]) -> list[Any]:
-        """Those of the partitions that have rows."""
+        """The non-empty partitions among `parts`."""
         return [part for part, length in zip(parts, self.lengths, strict=True) if length]
 
     def _each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
@@ -250,15 +250,15 @@ class DaskPieces:
 
     @contextmanager
     def _attended(self) -> Iterator[list[Any]]:
-        """Wait for the cluster as long as there is one, turn errors into one line, and leave nothing behind.
+        """Wait as long as the cluster is alive, shorten errors to one line, and cancel what remains.
 
-        Yields a list for the futures that are begun.
+        Yields a list for the futures started.
         """
         futures: list[Any] = []
         ended = threading.Event()
         threading.Thread(target=self._watch, args=(futures, ended), daemon=True).start()
         try:
-            with errors_told(self.client):
+            with short_cluster_errors(self.client):
                 yield futures
         except BaseException as error:
             with suppress(Exception):  # where there is no scheduler, nothing is under way
@@ -277,7 +277,7 @@ class DaskPieces:
             ended.set()
 
     def _watch(self, futures: list[Any], ended: threading.Event) -> None:
-        """Cancel the futures when there has been no worker, or no answer, for too long."""
+        """Cancel the futures when there has been no worker, or no response, for too long."""
         seen = time.monotonic()
         while not ended.wait(WATCH_SECONDS):
             if self._present():
@@ -287,7 +287,7 @@ class DaskPieces:
                     self.client.cancel(futures)
 
     def _present(self) -> frozenset[str]:
-        """Addresses of the workers; none where the scheduler does not answer."""
+        """Addresses of the workers; none if the scheduler does not respond."""
         # Not by `scheduler_info`: the client overwrites what that has asked for, now and then, with no workers at all.
         with suppress(Exception):
             return frozenset(self.client.sync(self.client.scheduler.ncores, callback_timeout=WATCH_SECONDS))
@@ -295,8 +295,8 @@ class DaskPieces:
 
 
 @contextmanager
-def errors_told(client: Client) -> Iterator[None]:
-    """Turn errors of a cluster, which are long or say little, into one line."""
+def short_cluster_errors(client: Client) -> Iterator[None]:
+    """Shorten errors of a cluster, which are long or uninformative, to one line."""
     distributed = import_dask()
     try:
         yield
@@ -319,7 +319,7 @@ def errors_told(client: Client) -> Iterator[None]:
 
 
 def _check_partitions(parts: Mapping[str, Any]) -> None:
-    """Refuse columns that are not on the cluster, or not in the partitions of X."""
+    """Refuse columns that are not on the cluster, or not partitioned like X."""
     X = parts["X"]
     for name, part in parts.items():
         n_dimensions, kind = (2, "DataFrame") if name == "X" else (1, "series of the same partitions")
@@ -332,7 +332,7 @@ def _check_partitions(parts: Mapping[str, Any]) -> None:
 
 
 def _piece(start: int, parts: dict[str, Any], kept: RowFilter) -> tuple[Piece, DroppedRows]:
-    """The rows of one partition, and a count of those left out."""
+    """Rows of one partition, and a count of those dropped."""
     n_rows = len(parts["X"])
     for name, part in parts.items():
         if len(part) != n_rows:
@@ -367,7 +367,7 @@ def _sums(start: int, parts: dict[str, Any], kept: RowFilter, work: RowPass) -> 
 
 
 def _in_tree(parts: list[Any]) -> Any:
-    """Delayed parts, added up in their order and some at a time."""
+    """Sum of delayed parts, added in order as a tree."""
     from dask import delayed
 
     add = delayed(_add, pure=False)

@@ -1,4 +1,4 @@
-"""How a table is read and what will be done with it, before any model is fitted."""
+"""Dry run: how a table is read and what a fit would do with it, before any model is fitted."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ MAX_NAMES = 12
 # Seconds of one process, from fits of 1,000 to 10,000 rows with 5 to 30 features: whatever the table, for every
 # feature, and for every row of every feature.
 BASE, PER_FEATURE, PER_CELL = 0.4, 0.07, 2.9e-5
-EXPLAINING = 1.8  # times as long with explanations
+EXPLANATION_FACTOR = 1.8  # times as long with explanations
 
 
 def describe(params: dict[str, Any], *table: Any, **columns: Any) -> list[tuple[str, str]]:
-    """The plan of a run, in pairs of a heading and a line.
+    """The plan of a run as pairs of heading and line.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def describe(params: dict[str, Any], *table: Any, **columns: Any) -> list[tuple[
 
 
 def _arms(comparison: Comparison) -> list[tuple[str, str]]:
-    """The rows of several arms, with a note that the other lines are those of the first comparison."""
+    """Rows of several arms, with a note that the other lines describe the first comparison."""
     if len(comparison.others) == 1:
         return []
     shown = [f"{label} {comparison.counts[label]:,} rows" for label in comparison.others]
@@ -119,7 +119,7 @@ def _outcome(data: Data, run: RunSettings) -> str:
 
 
 def _features(data: Data, kind: str) -> str:
-    """How many features of a kind are tested, and which."""
+    """Number and names of the tested features of a kind."""
     table = data.block.table
     columns = [m for m in range(len(data.columns_in)) if table.kind(m) == kind and not table.is_constant(m)]
     tested = [(table.names[m], table.n_levels(m)) for m in columns if table.names[m] not in data.adjusted]
@@ -128,7 +128,7 @@ def _features(data: Data, kind: str) -> str:
 
 
 def _untested(data: Data, frame: pd.DataFrame) -> str:
-    """Features that are not tested, by the reason why."""
+    """Untested features by reason."""
     by_reason: dict[str, list[str]] = {}
     for m, name in enumerate(data.block.table.names[: len(data.columns_in)]):
         if name in data.adjusted or not data.block.table.is_constant(m):
@@ -200,14 +200,14 @@ def _propensity(estimator: Any, data: Data, design: Design) -> str:
 def _time(data: Data, run: RunSettings, placebos: int) -> str:
     n, d, n_jobs = data.arms.size, len(data.columns_in) - len(data.adjusted), effective_n_jobs(run.n_jobs)
     once = BASE + d * (PER_FEATURE + PER_CELL * n)
-    seconds = once * (EXPLAINING if run.explain else 1.0) + once * placebos
+    seconds = once * (EXPLANATION_FACTOR if run.explain else 1.0) + once * placebos
     spread = f" with {n_jobs} processes" if n_jobs > 1 else ""
     about = _duration(seconds / min(n_jobs, max(d, 1)))
     return f"about {about}{spread}, as on the machine that this was measured on; networks take longer"
 
 
 def _duration(seconds: float) -> str:
-    """A duration that is no more exact than it can be.
+    """A duration rounded to its likely accuracy.
 
     Examples
     --------

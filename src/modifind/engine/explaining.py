@@ -1,8 +1,8 @@
-"""Everything that is explained: every feature by its curve, densities and bounds, and the table as a whole.
+"""Explanations: curve, densities and bounds of every feature, and the effects over the whole table.
 
-Tests and importance are those of all rows. An explanation needs rows, two hundred times over for its bands: those of a
-table in memory, or of the sample that the models of a longer one are fitted to; of very many a random part. Methods
-without a test of ours, such as SI-EM, have their features explained by `views_alone`.
+Tests and importance use all rows. An explanation needs the rows themselves, two hundred times over for its bands: those
+of a table in memory, or the sample that the models of a longer one are fitted to, subsampled if very large. Methods
+with tests of their own, such as SI-EM, have their features explained by `views_alone`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from modifind.statistics.wcmmd import WCMMD
 
 @dataclass(frozen=True)
 class Explainer:
-    """Rows at hand, and what is needed to explain them.
+    """The rows at hand, and everything needed to explain them.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class Explainer:
     ) -> MarginalView:
         """Importance, curve and densities of one column; the importance of a constant one is 0.
 
-        The curve is empty, and there are no densities, where they fail.
+        If they fail, the curve is empty and there are no densities.
         """
         table, outcomes, weights, n_draws = (
             self.table,
@@ -125,7 +125,7 @@ class Explainer:
         return replace(view, curve=shown.curve, densities=densities, percentiles=percentiles)
 
     def bounds(self, unit: Unit, views: Mapping[str, MarginalView], seed: np.random.SeedSequence) -> dict[str, Bounds]:
-        """Bounds along every column that they can be found of, at points of its curve."""
+        """Bounds along every column for which they can be computed, at points of its curve."""
         table, rows, bounds = self._explained_table, self.rows.part(self.outcomes.rows), {}
         for m, column_seed in zip(unit.members, seed.spawn(len(unit.members)), strict=True):
             name, curve = table.names[m], views[table.names[m]].curve
@@ -139,7 +139,7 @@ class Explainer:
         return {name: bound for name, bound in bounds.items() if bound is not None}
 
     def overview(self, units: Sequence[Unit], n_rows: int, seed: np.random.SeedSequence) -> Overview:
-        """Everything that can be found of a table of `n_rows` as a whole; a warning names what cannot."""
+        """All tests and effects of a table of `n_rows` as a whole; a warning names those that fail."""
         outcomes, table, width = self.outcomes, self._explained_table, self.importance.y_bandwidth
         with one_thread():
             parts = {
@@ -151,7 +151,7 @@ class Explainer:
 
     @property
     def _explained_table(self) -> FeatureTable:
-        """Features of the rows that explain."""
+        """Features of the rows used for explanations."""
         rows = self.outcomes.rows
         return self.table if rows.size == self.table.n_rows else self.table.part(rows)
 
@@ -193,14 +193,14 @@ def views_alone(
 
 
 def results_alone(calls: Iterable[tuple[Any, ...]], n_jobs: int | None, *, doing: str) -> list[Any]:
-    """Results of calls (functions with their arguments), made by several processes; their warnings are passed on."""
+    """Results of calls (functions with arguments) made in parallel; their warnings are reissued."""
     results = list(results_of([delayed(_alone)(*call) for call in calls], n_jobs, doing=doing))
     warn_once(message for _, messages in results for message in messages)
     return [value for value, _ in results]
 
 
 def _alone(function: Callable[..., Any], *args: Any) -> tuple[Any, list[str]]:
-    """Result and warnings of a call; one BLAS thread, so that results do not depend on how many workers there are."""
+    """Result and warnings of a call with one BLAS thread, so that results do not depend on the number of workers."""
     with one_thread(), collected() as messages:
         value = function(*args)
     return value, messages

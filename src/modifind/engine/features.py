@@ -1,8 +1,8 @@
-"""Every feature of a table, tested and explained.
+"""Testing and explaining every feature of a table.
 
-Each is examined by one worker: the distribution of the feature is fitted and, where all rows are at hand, tested at
-once; tests near the cut are repeated with other folds. The features of a longer table are then tested by sums over all
-of its rows. Last they are explained by the rows at hand.
+Each feature is examined by one worker: its distribution is fitted and, if all rows are at hand, it is tested at once;
+tests near the threshold are repeated with other folds. The features of a longer table are then tested by sums over all
+of its rows. Finally they are explained with the rows at hand.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from modifind.engine.preparation import DETERMINED, Models, PreparedTable, draw_
 from modifind.engine.resampling import NOTHING_RESAMPLED, ResamplingTest
 from modifind.engine.settings import RunSettings
 from modifind.engine.sums import Changes, Outcome, OverlapConditional, UnitSums, changes_of, outcome_of
-from modifind.explain.overview import attempt, attempting, missing
+from modifind.explain.overview import attempt, errors_as_warnings, missing
 from modifind.explain.rows import ArmRows, OutcomeModel, PseudoOutcomes
 from modifind.explain.views import MarginalView, bandwidth_of
 from modifind.inference import UNSEEN, AnalyticOutcome, adjust_p_values
@@ -55,7 +55,7 @@ CONDITIONAL_TESTED = 0.05  # where a feature is not found, its distribution cann
 
 @dataclass(frozen=True)
 class UnitSeeds:
-    """Random streams of one feature or group: of its view, its distribution, resamples and bounds."""
+    """Random streams of one feature or group: for its view, distribution, resamples and bounds."""
 
     view: np.random.SeedSequence
     learn: np.random.SeedSequence
@@ -64,14 +64,14 @@ class UnitSeeds:
 
     @classmethod
     def of(cls, unit: Unit, seed: np.random.SeedSequence) -> UnitSeeds:
-        """From the child of the seed that belongs to the unit."""
+        """Derive the streams from the unit's child seed."""
         view, learn, *draw, bounds = seed.spawn(4 if len(unit.members) > 1 else 3)
         return cls(view, learn, draw[0] if draw else learn, bounds)
 
 
 @dataclass(frozen=True)
 class ChangeRows:
-    """Rows for the tests of what features change: all rows at hand, or some of the sample of a longer table.
+    """Rows for the tests of what features change: all rows at hand, or a subset of the sample of a longer table.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class ChangeRows:
 
     @classmethod
     def of(cls, table: PreparedTable, models: Models, chosen: Ints) -> ChangeRows:
-        """The chosen rows where the rows at hand are a sample; all rows where they are the table."""
+        """Choose the rows: the chosen ones if the rows at hand are a sample, all rows otherwise."""
         rows, model, numbers = table.scored(models.propensity), models.explaining, table.data.first_pass.numbers
         if table.whole or chosen.size == numbers.size:
             return cls(rows, numbers, model)
@@ -112,7 +112,7 @@ class ChangeRows:
 def unit_sums(
     model: PreparedTerms, unit: Unit, grid: RowGrid, rows: ScoredRows, draws: Ints | None, *, parts: bool = False
 ) -> tuple[UnitSums, Mapping[str, Reuse], Array]:
-    """Sums of rows that are all at hand, what folds share about the unit, and the weights of its points.
+    """Sums over all rows at hand, the variance that folds share for the unit, and the weights of its points.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class Analysis:
 
     @classmethod
     def of(cls, run: RunSettings, table: PreparedTable, models: Models) -> tuple[Analysis, np.random.SeedSequence]:
-        """The analysis, and a seed for effects of all rows together."""
+        """Make the analysis, and a seed for effects over all rows."""
         importance = models.prepared if run.statistic.measures_importance else WCMMD().prepare(models.nuisances)
         outcome_seed, overall_seed = models.nuisances.seed.spawn(2)
         block = table.block
@@ -178,13 +178,13 @@ class Analysis:
 
     @property
     def analytic(self) -> PreparedTerms | None:
-        """The statistic, where its tail is analytic."""
+        """The statistic if its tail is analytic; otherwise None."""
         return self.models.prepared if isinstance(self.models.prepared, PreparedTerms) else None
 
-    def warn_silent(self) -> None:
-        """Name the units that are constant in the rows at hand although they vary in others."""
+    def warn_of_constant_units(self) -> None:
+        """Warn of units that are constant in the rows at hand although they vary in others."""
         table, schema = self.table.block.table, self.table.data.schema
-        silent = [unit for unit in self.table.units if all(says_nothing(table, m) for m in unit.members)]
+        silent = [unit for unit in self.table.units if all(is_uninformative(table, m) for m in unit.members)]
         still = [unit.name for unit in silent if not all(schema.constant[m] for m in unit.members)]
         if still:
             warn(
@@ -194,18 +194,18 @@ class Analysis:
 
     @property
     def seeds(self) -> dict[int, UnitSeeds]:
-        """Random streams of every unit, by its number."""
+        """Random streams of a unit, by its number."""
         units = self.table.units
         children = self.table.stream(self.run, "features").spawn(1 + max(unit.place for unit in units))
         return {k: UnitSeeds.of(unit, children[unit.place]) for k, unit in enumerate(units)}
 
     def examine(self, unit: Unit, seeds: UnitSeeds) -> Examination:
-        """Fit the distribution of a unit and, where all rows are at hand, test it; one thread."""
+        """Fit the distribution of a unit and, if all rows are at hand, test it; uses one thread."""
         block, feature, analytic = self.table.block, unit.feature, self.analytic
-        if all(says_nothing(block.table, m) for m in unit.members):
+        if all(is_uninformative(block.table, m) for m in unit.members):
             constant = all(self.table.data.schema.constant[m] for m in unit.members)
             return Examination() if constant else self._unseen
-        if analytic is not None and feature not in self.table.copies and not self._shows(analytic, feature):
+        if analytic is not None and feature not in self.table.copies and not self._has_signal(analytic, feature):
             return self._unseen
         rule, determined = learn(self.models.sampler, self.table, feature, seeds.learn)
         if determined:
@@ -225,12 +225,12 @@ class Analysis:
         else:
             outcome, changes = self._tested(analytic, unit, grid, draws, rng)
         if changes is None and analytic is not self.models.explaining and self._tests_changes:
-            with attempting(_changes_of(unit)):
+            with errors_as_warnings(_changes_of(unit)):
                 changes = self.changing.changes(unit, grid, draws)
         return Examination(rule.calibration, outcome=outcome, changes=changes)
 
-    def _shows(self, analytic: PreparedTerms, feature: Feature) -> bool:
-        """Whether a feature shows any sign of an effect, so that its distribution is worth fitting."""
+    def _has_signal(self, analytic: PreparedTerms, feature: Feature) -> bool:
+        """Whether a feature shows any sign of an effect that justifies fitting its distribution."""
         look, block = analytic.first_look(feature), self.table.block
         if look is None:
             return True
@@ -245,7 +245,7 @@ class Analysis:
         draws: Ints | None,
         rng: np.random.Generator,
     ) -> tuple[Outcome, Changes | None]:
-        """The test by rows at hand, and what the unit changes where the models of the test can say that too."""
+        """Test with the rows at hand, and p-values of what the unit changes if the test's models support it."""
         rows, statistic, summed, changes = self.changing.rows, self.run.statistic, None, None
         if not self.table.whole:  # of a feature of clusters, which the sample tells
             rows = self.table.scored(self.models.propensity)
@@ -257,11 +257,11 @@ class Analysis:
         outcome = outcome_of(sums, reuse, rows.freedom, two_sided=statistic.two_sided, **check)
         independent = rows.block.clusters.of_rows and draws is None
         if outcome.p_value <= CONDITIONAL_TESTED and independent and analytic.looks_at(unit.feature):
-            distance = analytic.conditional_test(unit.feature, grid.swept(weights))
+            distance = analytic.conditional_test(unit.feature, grid.with_tilt(weights))
             outcome = replace(outcome, conditional_p_value=distance)
         if summed is not None and self.models.explaining is not None:
             has_scale = self.models.explaining.family.has_scale
-            with attempting(_changes_of(unit)):
+            with errors_as_warnings(_changes_of(unit)):
                 changes = changes_of(sums, reuse, rows.freedom, has_scale)
         return outcome, changes
 
@@ -273,7 +273,7 @@ class Analysis:
         return test(unit.members[0], conditional, bandwidth, rng)
 
     def _for_blocks(self, feature: Feature, rule: Any) -> Examination:
-        """What workers that add up the rows of a longer table need of a feature."""
+        """What workers need to add up a feature's sums over a longer table."""
         analytic, calibration = self.analytic, rule.calibration
         if analytic is None:
             return Examination(calibration, for_draws(rule))
@@ -290,7 +290,7 @@ class Analysis:
 
     @property
     def _unseen(self) -> Examination:
-        """The result for a feature that is constant in the rows at hand, or that their models do not use."""
+        """Result for a feature that is constant in the rows at hand, or unused by their models."""
         outcome: Outcome = NOTHING_RESAMPLED if self.analytic is None else UNSEEN
         model, changes = self.changing.model, None
         if model is not None and self.run.explain:
@@ -300,12 +300,12 @@ class Analysis:
     def explained(
         self, unit: Unit, seeds: UnitSeeds, examined: Examination, importance: Mapping[int, float] | None = None
     ) -> Finding:
-        """The finding of a unit, with its explanation; `importance` of columns is passed where more rows give it."""
+        """Finding of a unit with its explanation; `importance` of columns is passed if it comes from more rows."""
         bands = len(self.table.units) <= MANY_FEATURES or examined.calibration.sampler != NO_SAMPLER.sampler
         views = self.explainer.views(unit, seeds.view, importance, bands=bands)
         changes = examined.changes
         if examined.rule is not None and self._tests_changes:
-            with attempting(_changes_of(unit)):
+            with errors_as_warnings(_changes_of(unit)):
                 rows = self.changing.rows
                 given = rows.block.table, rows.block.treatment, rows.folds[0], self.changing.numbers
                 points = rule_grid(examined.rule, *given)
@@ -317,14 +317,14 @@ class Analysis:
         return replace(self._finding(unit, views, examined), changes=changes, bounds=bounds)
 
     def unexplained(self, k: int, examined: Examination, importance: Mapping[int, float], reason: str = "") -> Finding:
-        """The finding of a unit that is not explained; a message gives the reason, if there is one."""
+        """Finding of a unit without an explanation, and a message that gives the reason, if any."""
         unit, table = self.table.units[k], self.table.block.table
         views = {table.names[m]: MarginalView(importance.get(m, NAN), NAN) for m in unit.members}
         lost = (missing(f"feature {unit.name!r}: its curve", reason),) if reason else ()
         return replace(self._finding(unit, views, examined), messages=(*examined.messages, *lost))
 
     def _finding(self, unit: Unit, views: Mapping[str, MarginalView], examined: Examination) -> Finding:
-        """The finding of a unit; a group has the view of its most important column."""
+        """Finding of a unit; a group has the view of its most important column."""
         return Finding(
             max(views.values(), key=lambda view: view.importance),
             examined.outcome,
@@ -339,7 +339,7 @@ class Analysis:
 def learn(
     sampler: BaseSampler, table: PreparedTable, feature: Feature, seed: np.random.SeedSequence
 ) -> tuple[Any, bool]:
-    """The distribution of a feature, or of several together by a seed, and whether the others determine it."""
+    """Fit the distribution of a feature, or of several jointly with a seed, and whether the others determine it."""
     block = table.block
     if isinstance(feature, tuple):
         parts = None if table.whole else table.folds[0]
@@ -351,7 +351,7 @@ def learn(
     return rule, feature in table.copies or rule.calibration.explained_share > limit
 
 
-def says_nothing(table: FeatureTable, feature: int) -> bool:
+def is_uninformative(table: FeatureTable, feature: int) -> bool:
     """Whether a feature is constant, or nearly always missing, in the rows that models are fitted to."""
     if feature not in table.incomplete:
         return table.is_constant(feature)
@@ -369,13 +369,13 @@ ROWS = 2000  # over the number of rows is the number of cross-fits
 MAX_FITS = 5
 
 
-def steadied(analysis: Analysis, examined: dict[int, Examination]) -> dict[int, Examination]:
-    """Tests in which features near the cut are judged by several cross-fits together.
+def stabilised(analysis: Analysis, examined: dict[int, Examination]) -> dict[int, Examination]:
+    """Stabilise the tests of features near the threshold by averaging several cross-fits.
 
-    With few rows the draw of the folds moves p-values: at n = 300 the same true modifier can have p = 0.02 or p = 0.4.
-    What rows add to the test is averaged over 2,000 / n cross-fits, five at most, as with ``cv_repeats``; with 1,000
-    rows there are two, and with more rows one. Near the cut are adjusted p-values between a fifth of alpha and four
-    times alpha, and with at most 500 rows raw ones up to 0.25, which other folds may carry there.
+    With few rows p-values depend on the random folds: at n = 300 the same true modifier can have p = 0.02 or p = 0.4.
+    The contributions of rows are averaged over 2,000 / n cross-fits, five at most, as with ``cv_repeats``; with 1,000
+    rows there are two, and with more rows one. Near the threshold are adjusted p-values between a fifth of alpha and
+    four times alpha, and with at most 500 rows raw ones up to 0.25, which other folds may move there.
 
     Parameters
     ----------
@@ -407,7 +407,7 @@ def steadied(analysis: Analysis, examined: dict[int, Examination]) -> dict[int, 
 
 
 def _near_the_cut(analysis: Analysis, examined: dict[int, Examination]) -> list[int]:
-    """Places of the single features that other folds may decide otherwise."""
+    """Positions of the single features whose selection may depend on the folds."""
     run, n_rows = analysis.run, analysis.table.block.y.size
     outcomes = [examined[place].outcome for place in range(len(examined))]
     p_values = np.array([1.0 if outcome is None else outcome.p_value for outcome in outcomes])

@@ -1,4 +1,4 @@
-"""The findings of a run about every feature, and the result that is made of them."""
+"""Findings about every feature of a run, and the result assembled from them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Views = Mapping[str, Mapping[str, MarginalView]]
 
 @dataclass(frozen=True)
 class Examination:
-    """What one worker finds about a unit before it is explained.
+    """Test of a unit and what is needed to explain it, as one worker returns it.
 
     Attributes
     ----------
@@ -67,9 +67,9 @@ class Examination:
 
 @dataclass(frozen=True)
 class Finding:
-    """The answer about one feature; an outcome of None means that it could not be tested.
+    """Everything found about one feature; `outcome` is None if it could not be tested.
 
-    A group of columns has the view of its most important column, and in `views` those of all by the column's name.
+    A group of columns has the view of its most important column, and in `views` those of all its columns by name.
 
     Attributes
     ----------
@@ -95,12 +95,12 @@ class Finding:
 
     @property
     def p_value(self) -> float:
-        """The p-value; 1 where the feature could not be tested."""
+        """The p-value; 1 if the feature could not be tested."""
         return 1.0 if self.outcome is None else self.outcome.p_value
 
     @property
     def untestable(self) -> str | None:
-        """Why the feature was not tested, if it was not: the name of a check."""
+        """Name of the check that says why the feature was not tested; None if it was."""
         if self.outcome is not None:
             return None
         if not self.reached:
@@ -115,7 +115,7 @@ UNTESTED = Finding(MarginalView(NAN, NAN), None, NO_SAMPLER, reached=False)
 
 @dataclass(frozen=True)
 class TableFindings:
-    """The findings of a run about a table.
+    """Findings about all features of a table.
 
     Attributes
     ----------
@@ -155,17 +155,17 @@ class TableFindings:
 
     @property
     def n_reached(self) -> int:
-        """Number of features that the run came to."""
+        """Number of features that the run reached."""
         return sum(finding.reached for finding in self.findings)
 
     @property
     def by_name(self) -> dict[str, Finding]:
-        """Findings by the name of the feature."""
+        """Findings by feature name."""
         return dict(zip(self.names, self.findings, strict=True))
 
 
 def warn_of_findings(names: tuple[str, ...], findings: list[Finding]) -> None:
-    """Pass on the warnings of workers, and name the features whose test failed or was not reached."""
+    """Reissue the warnings of workers, and warn of features whose test failed or was not reached."""
     warn_once(message for finding in findings for message in finding.messages)
     for failure in dict.fromkeys(finding.failure for finding in findings if finding.failure):
         failed = [repr(name) for name, finding in zip(names, findings, strict=True) if finding.failure == failure]
@@ -179,9 +179,9 @@ def warn_of_findings(names: tuple[str, ...], findings: list[Finding]) -> None:
 def assemble(
     found: TableFindings, settings: dict[str, Any], messages: tuple[str, ...], alpha: float, adjust: str
 ) -> SelectionResult:
-    """The result of a fit, made of the findings about every feature.
+    """Assemble the result of a fit from the findings about every feature.
 
-    Bounds are those of features whose p-value is at most `alpha`, whatever the level was when they were found.
+    Bounds are kept for features with a p-value of at most `alpha`, whatever the level when they were computed.
     """
     findings = found.findings
     if found.n_reached < len(findings):
@@ -215,7 +215,7 @@ def assemble(
 
 
 def reselected(result: SelectionResult, adjusted: pd.Series[float], alpha: float, adjust: str) -> SelectionResult:
-    """The same result with other adjusted p-values, such as those over several comparisons; verdicts follow them.
+    """The same result with other adjusted p-values, such as over several comparisons, and updated verdicts.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ def reselected(result: SelectionResult, adjusted: pd.Series[float], alpha: float
 def _table(
     found: TableFindings, diagnostics: pd.DataFrame, settings: Mapping[str, Any], alpha: float, adjust: str
 ) -> pd.DataFrame:
-    """What each feature is and what its test says."""
+    """Kind, test and role of each feature."""
     findings = found.findings
     p_values = np.array([finding.p_value for finding in findings])
     reached = np.array([finding.reached for finding in findings])
@@ -269,7 +269,7 @@ def _table(
 
 
 def _diagnostics(found: TableFindings, settings: Mapping[str, Any]) -> pd.DataFrame:
-    """How well each feature's distribution fits, how its p-value came about, and the checks of its column."""
+    """Fit of each feature's distribution, details of its p-value, and the checks of its column."""
     findings, index = found.findings, pd.Index(found.names, name="feature")
     diagnostics = pd.DataFrame([asdict(f.calibration) for f in findings], index=index).drop(columns="pit_histogram")
     for name in LIKELIHOOD_DIAGNOSTICS if settings["model"] is not None else ():
@@ -281,12 +281,12 @@ def _diagnostics(found: TableFindings, settings: Mapping[str, Any]) -> pd.DataFr
 
 
 def _column(findings: list[Finding], name: str, untested: float = NAN) -> list[float]:
-    """One number of every outcome; `untested` where a feature could not be tested."""
+    """One number from every outcome; `untested` for features that could not be tested."""
     return [untested if finding.outcome is None else getattr(finding.outcome, name) for finding in findings]
 
 
 def _untestable(found: TableFindings) -> dict[str, str]:
-    """Why features were not tested: names of checks."""
+    """Names of the checks that say why features were not tested."""
     reasons = {}
     for (name, finding), kind in zip(found.by_name.items(), found.kinds, strict=True):
         reason = finding.untestable
@@ -298,7 +298,7 @@ def _untestable(found: TableFindings) -> dict[str, str]:
 
 
 def _reviewed(names: tuple[str, ...], columns: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFrame:
-    """The checks of every feature's column; a group has the worst of its columns."""
+    """The checks of every feature's column; a group gets the worst of its columns."""
     given = settings.get("feature_groups")
     groups, rows = given if isinstance(given, Mapping) else {}, []  # without groups the argument as it was written
     for name in names:
@@ -311,7 +311,7 @@ def _reviewed(names: tuple[str, ...], columns: pd.DataFrame, settings: Mapping[s
 
 
 def _roles(selected: Any, diagnostics: pd.DataFrame, alpha: float, adjust: str) -> list[str]:
-    """What each feature is: a modifier, one that predicts the outcome without a difference found, or neither."""
+    """Role of each feature: a modifier, prognostic without a detected modification, or neither."""
     prognostic = np.zeros(len(diagnostics), dtype=bool)
     if "prognostic_p_value" in diagnostics:
         prognostic = adjust_p_values(diagnostics["prognostic_p_value"].fillna(1.0).to_numpy(float), adjust) <= alpha
@@ -325,7 +325,7 @@ def _subgroups(known: pd.DataFrame, features: pd.DataFrame) -> pd.DataFrame:
 
 
 def _densities(features: pd.DataFrame, views: Views) -> dict[str, pd.DataFrame]:
-    """Densities of all features, or of the most significant of many, in the order of the table."""
+    """Densities of all features, or of the most significant of many, in table order."""
     first = features.sort_values(["p_value", "importance"], ascending=[True, False]).index[:MAX_DENSITIES]
     kept = features.index[features.index.isin(first) | features["selected"]]
     shown = ((column, view.densities) for name in kept for column, view in views[name].items())
@@ -333,7 +333,7 @@ def _densities(features: pd.DataFrame, views: Views) -> dict[str, pd.DataFrame]:
 
 
 def _bounds(findings: list[Finding], shown: Iterable[bool]) -> dict[str, Bounds]:
-    """Bounds of the features that are shown, by column."""
+    """Bounds of the displayed features, by column."""
     some = (finding.bounds or {} for finding, is_shown in zip(findings, shown, strict=True) if is_shown)
     return {column: bounds for by_column in some for column, bounds in by_column.items()}
 
@@ -346,7 +346,7 @@ def _changes(
     adjust: str,
     settings: Mapping[str, Any],
 ) -> pd.DataFrame:
-    """What each feature changes; nothing where that was not tested at all."""
+    """What each feature changes; empty if that was not tested."""
     if all(finding.changes is None for finding in findings):
         return no_changes()
     columns: dict[str, Any] = {}
@@ -376,7 +376,7 @@ def _changes(
 
 
 def _verdict_scale(densities: Mapping[str, pd.DataFrame | None], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What verdicts need to know of the outcome and its scale."""
+    """Properties of the outcome and its scale that verdicts need."""
     values: list[float] = []
     if (settings["model"] or {}).get("likelihood") == "bernoulli":
         values = next((sorted(shown["outcome"].unique()) for shown in densities.values() if shown is not None), [])
@@ -386,6 +386,6 @@ def _verdict_scale(densities: Mapping[str, pd.DataFrame | None], settings: Mappi
 
 
 def _pit_histogram(index: pd.Index[Any], findings: list[Finding]) -> pd.DataFrame:
-    """Tenths of the probability integral transform of every feature; NaN where there is none."""
+    """Deciles of the probability integral transform of every feature; NaN if unavailable."""
     shares = [finding.calibration.pit_histogram or (NAN,) * len(PIT_COLUMNS) for finding in findings]
     return pd.DataFrame(shares, index=index, columns=list(PIT_COLUMNS), dtype=np.float64)

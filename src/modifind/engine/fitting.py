@@ -1,7 +1,7 @@
-"""The steps of a run: models of the rows at hand, a test of every feature by all rows, explanations, and the record.
+"""Steps of a run: fit models to the rows at hand, test every feature on all rows, explain, record.
 
-A table in memory is tested as its features are examined. A longer one is tested by sums that are added up over its
-pieces, by the workers that read them.
+A table in memory is tested as its features are examined. A longer one is tested by sums over its pieces, added by the
+workers that read them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from modifind.data.features import FeatureTable, Unit
 from modifind.data.treatment import Design
 from modifind.data.words import named
 from modifind.engine.checkpoint import UNSAVED, Checkpoint
-from modifind.engine.features import Analysis, UnitSeeds, steadied
+from modifind.engine.features import Analysis, UnitSeeds, stabilised
 from modifind.engine.findings import UNTESTED, Examination, Finding, TableFindings, warn_of_findings
 from modifind.engine.passes import TablePieces
 from modifind.engine.preparation import Models, PreparedTable, design_of
@@ -57,7 +57,7 @@ def fit_table(
     checkpoint: Checkpoint = UNSAVED,
     known: Mapping[int, Examination] | None = None,
 ) -> TableFindings:
-    """Fit models, scores and distributions, and test and explain every feature.
+    """Fit models, scores and distributions; test and explain every feature.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def fit_table(
         examined, importance, overlap = _tested_in_passes(analysis, table, table.pieces, examined)
     elif not interrupted:
         try:
-            examined = steadied(analysis, examined)
+            examined = stabilised(analysis, examined)
         except KeyboardInterrupt:
             interrupted = True
     findings = {k: analysis.unexplained(k, of_unit, importance or {}) for k, of_unit in examined.items()}
@@ -100,7 +100,7 @@ def fit_table(
 def _every_unit(
     analysis: Analysis, title: str, step: Callable[..., Any], shared: Any, items: Mapping[int, Any]
 ) -> Iterator[tuple[int, Any]]:
-    """Results of a step for every unit as they come, by several processes; None where workers died over one."""
+    """Results of a parallel step for every unit as they arrive; None if workers died while processing one."""
     run, total = analysis.run, len(analysis.table.units)
     sent = replace(analysis, run=replace(run, progress=False))  # a callable may not be fit to be sent
     results = survivors(_in_turn, (step, sent, shared), items, run.n_jobs, most_tasks=MAX_TASKS)
@@ -116,7 +116,7 @@ def _every_unit(
 def _in_turn(
     step: Callable[..., Any], analysis: Analysis, shared: Any, pairs: list[tuple[int, Any]]
 ) -> list[tuple[int, Any]]:
-    """Results of a step for some units, by one thread so that they do not depend on the number of workers."""
+    """Results of a step for several units in one thread, so that they do not depend on the number of workers."""
     with one_thread():
         return [(k, step(analysis, shared, k, item)) for k, item in pairs]
 
@@ -124,8 +124,11 @@ def _in_turn(
 def _examined(
     analysis: Analysis, checkpoint: Checkpoint, known: Mapping[int, Examination]
 ) -> tuple[dict[int, Examination], bool]:
-    """Distributions and, in memory, tests of all units; one that fails costs no other. And whether Ctrl-C came."""
-    analysis.warn_silent()
+    """Fit the distributions of all units and, in memory, test them; also return whether Ctrl-C was pressed.
+
+    A unit that fails does not affect the others.
+    """
+    analysis.warn_of_constant_units()
     of_units = dict(known)
     left = {k: seeds for k, seeds in analysis.seeds.items() if k not in known}
     title = "Testing features" if analysis.table.whole else "Fitting distributions of features"
@@ -145,7 +148,7 @@ def _examined(
 
 
 def _examine(analysis: Analysis, checkpoint: Checkpoint, k: int, seeds: UnitSeeds) -> Examination:
-    """Examine a unit, and keep the warnings or the error."""
+    """Examine a unit, keeping its warnings or error."""
     unit = analysis.table.units[k]
     try:
         with collected() as messages:
@@ -160,7 +163,7 @@ def _examine(analysis: Analysis, checkpoint: Checkpoint, k: int, seeds: UnitSeed
 def _explained(
     analysis: Analysis, examined: Mapping[int, Examination], importance: Mapping[int, float] | None
 ) -> tuple[dict[int, Finding], bool]:
-    """Findings with explanations; Ctrl-C leaves the rest out, and tests are kept. And whether it came."""
+    """Findings with explanations, and whether Ctrl-C was pressed; after that units stay tested but unexplained."""
     seeds, n_units = analysis.seeds, len(examined)
     items = {k: (of_unit, seeds[k]) for k, of_unit in examined.items()}
     findings: dict[int, Finding] = {}
@@ -176,7 +179,7 @@ def _explained(
 def _explain(
     analysis: Analysis, importance: Mapping[int, float] | None, k: int, item: tuple[Examination, UnitSeeds]
 ) -> Finding:
-    """A unit with its explanation; one that fails costs neither its test nor another's explanation."""
+    """Explain a unit; a failure affects neither its test nor other explanations."""
     examined, seeds = item
     try:
         with collected() as messages:
@@ -191,7 +194,7 @@ def _explain(
 def _tested_in_passes(
     analysis: Analysis, table: PreparedTable, pieces: TablePieces, examined: dict[int, Examination]
 ) -> tuple[dict[int, Examination], dict[int, float], OverlapSums]:
-    """Tests of the features of a longer table by sums over all rows, importance of its columns, and overlap."""
+    """Test the features of a longer table by sums over all rows; also importance of its columns, and overlap."""
     run, n_rows = analysis.run, table.data.schema.n_rows
     if analysis.analytic is None:
         check_sums(run.statistic, analysis.models.prepared)
@@ -209,7 +212,7 @@ def _tested_in_passes(
 
 
 def _plan(analysis: Analysis, examined: Mapping[int, Examination]) -> Plan:
-    """What workers that add up rows are sent."""
+    """The models that workers need to add up rows."""
     table, models, units, seeds = analysis.table, analysis.models, analysis.table.units, analysis.seeds
     one_row = table.scored(models.propensity).part(np.arange(1))
     first = one_row.nuisances
@@ -233,7 +236,7 @@ def _plan(analysis: Analysis, examined: Mapping[int, Examination]) -> Plan:
 
 
 def _by_sums(analysis: Analysis, examined: Examination, sums: UnitSums) -> Examination:
-    """A unit with its test by sums, or with the reason why it could not be tested."""
+    """A unit with its test from sums, or with the reason why it could not be tested."""
     if examined.failure or sums.failure:
         return replace(examined, outcome=None, failure=examined.failure or sums.failure)
     if examined.rule is None:
@@ -265,7 +268,7 @@ def _resampled(
 
 
 def _with_test(examined: Examination, test: CRTOutcome | str | None) -> Examination:
-    """A unit with its test, or with the reason why it failed; unchanged where there was nothing to test."""
+    """A unit with its test, or with the reason why it failed; unchanged if there was nothing to test."""
     if examined.failure or test is None:
         return examined
     return replace(examined, failure=test) if isinstance(test, str) else replace(examined, outcome=test)
@@ -279,7 +282,7 @@ def _concluded(
     *,
     interrupted: bool,
 ) -> TableFindings:
-    """Findings about the whole table, and what the result records."""
+    """Findings about the whole table, and the settings recorded in the result."""
     run, table, models = analysis.run, analysis.table, analysis.models
     block, units, propensity, data = table.block, table.units, models.propensity, table.data
     names = tuple(unit.name for unit in units)
@@ -320,7 +323,7 @@ def _concluded(
 
 
 def _warn_constant_members(table: FeatureTable, units: tuple[Unit, ...]) -> set[str]:
-    """Name the constant columns of groups in a warning; returns the groups that have no other."""
+    """Warn of constant columns in groups; return the groups without any other column."""
     still = [table.names[m] for unit in units if unit.group for m in unit.members if table.is_constant(m)]
     if still:
         warn(f"constant columns cannot modify anything: {named(still)}")
@@ -328,7 +331,7 @@ def _warn_constant_members(table: FeatureTable, units: tuple[Unit, ...]) -> set[
 
 
 def _recorded(analysis: Analysis, design: Design) -> dict[str, Any]:
-    """What a result records beyond the selector's arguments."""
+    """Entries of the record beyond the selector's arguments."""
     run, table, models, outcomes = analysis.run, analysis.table, analysis.models, analysis.explainer.outcomes
     data, schema, block = table.data, table.data.schema, table.block
     n_explained, n_units = outcomes.rows.size, len(table.units)

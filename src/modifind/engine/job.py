@@ -1,4 +1,4 @@
-"""One analysis of two arms of a table, from what the user passed to the result: opened, read, tested, on record."""
+"""One two-arm analysis of a table, from the user's input to the result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from joblib import effective_n_jobs
 
-from modifind._system import locked_folder, remedies_told, warn_of_memory
+from modifind._system import locked_folder, memory_advice, warn_of_memory
 from modifind._warned import collected, recorded, warn
 from modifind.data.clusters import RowPlan
 from modifind.data.containers import is_distributed, row_scores
@@ -50,7 +50,7 @@ PLAIN = (
 
 
 class FitResult(NamedTuple):
-    """Names of all columns, the result, and whether Ctrl-C came before the end."""
+    """Names of all columns, the result, and whether Ctrl-C ended the fit early."""
 
     columns: tuple[str, ...]
     result: SelectionResult
@@ -59,7 +59,7 @@ class FitResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """A run of a selector on a table of two arms: settings that are ready, and the steps from table to result.
+    """A run of a selector on a two-arm table: validated settings, and the steps from table to result.
 
     Attributes
     ----------
@@ -81,13 +81,13 @@ class Job:
     @classmethod
     @contextmanager
     def locked(cls, params: dict[str, Any]) -> Iterator[Job]:
-        """From checked settings, with the folder of the checkpoint locked."""
-        with locked_folder(params["checkpoint"]), remedies_told():
+        """Make a job from validated settings, with the checkpoint folder locked."""
+        with locked_folder(params["checkpoint"]), memory_advice():
             yield cls.of(params)
 
     @classmethod
     def of(cls, params: dict[str, Any]) -> Job:
-        """From checked settings."""
+        """Make a job from validated settings."""
         statistic = resolve_statistic(params["statistic"], params["device"])
         return cls(
             params,
@@ -124,9 +124,9 @@ class Job:
         return FitResult(found.columns_in, result, interrupted)
 
     def placebo(self, given: Given, n: int) -> tuple[PlaceboResult, bool]:
-        """Placebo runs alone, of a longer table with the rows that its models would be fitted to.
+        """Placebo runs only, and whether Ctrl-C ended them early.
 
-        The second is whether Ctrl-C came before the end.
+        For a longer table they use the rows that its models would be fitted to.
         """
         reading = self._reading(given)
         with self._opened(given) as opened:
@@ -137,9 +137,9 @@ class Job:
         return _run_placebos(reading, first_pass, run, checkpoint, n)
 
     def checked(self, given: Given, *, weigh: bool = True) -> tuple[Data, RunSettings]:
-        """A table in memory and the settings of its run; refuses settings that have no meaning for it.
+        """Validate a table in memory and return it with the settings of its run.
 
-        `weigh` is whether rows are weighted for those without an outcome, which takes models of who has one.
+        `weigh` says whether to weight rows for those with a missing outcome, which requires models of missingness.
         """
         reading, source = self._reading(given), given.source(self.params["propensity"])
         if self.statistic.in_pieces and source.n_rows > self.params["max_train_rows"]:
@@ -150,7 +150,7 @@ class Job:
         return data, run
 
     def _read(self, reading: Reading, first_pass: FirstPass) -> tuple[Data, RunSettings]:
-        """The table as a run takes it, and the settings of the run."""
+        """The encoded table, and the settings of the run."""
         if not first_pass.whole:
             self._refuse_in_pieces()
         params, columns = self.params, tuple(map(str, first_pass.sample.X.columns))
@@ -175,7 +175,7 @@ class Job:
 
     @contextmanager
     def _opened(self, given: Given) -> Iterator[TablePieces]:
-        """The pieces of a table: one of a frame in memory, several of a long one or a source, or a cluster's."""
+        """Pieces of a table: one for a frame in memory, several for a long one, or the partitions of a cluster."""
         kept = RowFilter(self._reading(given).kept, given.arms)
         propensity, n_jobs = self.params["propensity"], self.params["n_jobs"]
         if is_distributed(given.X):
@@ -200,9 +200,9 @@ class Job:
     def _look(
         self, reading: Reading, pieces: Any, checkpoint: NullCheckpoint, *, weigh: bool = True
     ) -> tuple[Any, FirstPass]:
-        """Look at the rows; where outcomes are missing, keep the rows that have one, with weights for the others.
+        """First pass over the rows; if outcomes are missing, keep and weight the rows that have one.
 
-        Sums over a longer table are saved by `checkpoint`. Of a table in memory no pieces are left.
+        Sums over a longer table are saved in `checkpoint`. For a table in memory no pieces are returned.
         """
         by_weight = self.params["missing_outcome"] == "weight"
         saving = replace(pieces, checkpoint=checkpoint)
@@ -222,7 +222,7 @@ class Job:
         return None if first_pass.whole else saving, first_pass
 
     def _sampled(self, reading: Reading, pieces: Any) -> FirstPass:
-        """Look at all rows once; those of a table in memory, or of a few, are all kept, and a sample of more."""
+        """Summarise all rows; keep all of a table in memory or a short one, otherwise a sample."""
         n_sample, statistic = self.params["max_train_rows"], self.statistic
         statistic.check()
         self.propensity.check()
@@ -235,7 +235,7 @@ class Job:
         return FirstPass(sums.summary, sample, numbers, None if whole else rows, pieces.dropped)
 
     def _refuse_in_pieces(self) -> None:
-        """Refuse what needs all rows at once, for a table that has too many for that."""
+        """Refuse settings that need all rows in memory, for a table processed in pieces."""
         if not self.statistic.in_pieces:
             raise ValueError(
                 "a table in pieces is tested by statistic='effect_likelihood' or 'wcmmd', which are sums over rows; "
@@ -248,7 +248,7 @@ class Job:
             warn_of_memory(*data.first_pass.sample.X.shape, effective_n_jobs(run.n_jobs))
 
     def _warn_unused(self) -> None:
-        """Name settings that a test without resamples has no use for."""
+        """Warn of settings that a test without resampling ignores."""
         if self.statistic.resamples:
             return
         test, n_resamples, *judged = (self.params[name] for name in ("test", "n_resamples", "alpha", "adjust"))
@@ -264,7 +264,7 @@ class Job:
     def _result(
         self, found: TableFindings, run: RunSettings, dropped: DroppedRows, messages: tuple[str, ...]
     ) -> SelectionResult:
-        """The result; checks that failed are warned of unless another warning has said so."""
+        """Assemble the result and warn of failed checks not covered by an earlier warning."""
         params = self.params
         settings = {
             **recorded_settings(params, self.statistic, run.sampler, self.test),
@@ -295,7 +295,7 @@ def _run_placebos(
 def _with_placebos(
     result: SelectionResult, placebos: Callable[[int], tuple[PlaceboResult, bool]], n: int
 ) -> tuple[SelectionResult, bool]:
-    """A result with what placebo runs found; it is not lost with them."""
+    """Add placebo runs to a result, which is kept even if they fail."""
     try:
         placebo, interrupted = placebos(n)
     except KeyboardInterrupt:

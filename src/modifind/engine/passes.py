@@ -1,4 +1,4 @@
-"""Passes over the pieces of a table: one that summarises the columns and keeps a sample, and those that add up sums.
+"""Passes over the pieces of a table: a first one that summarises columns and samples rows, and passes that add sums.
 
 Digests show whether the rows are those of an earlier run, and rows are scored block by block.
 """
@@ -37,7 +37,7 @@ SIZE = 16
 
 
 def digest(*texts: bytes) -> str:
-    """One hexadecimal number of some bytes.
+    """Hexadecimal digest of bytes.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def table_digests(table: FeatureTable) -> dict[str, str]:
 
 
 def row_digests(**rows: Any) -> dict[str, str]:
-    """A digest of every argument that has one value per row; those of None are left out.
+    """A digest of every per-row argument; None is left out.
 
     Examples
     --------
@@ -73,13 +73,13 @@ def row_digests(**rows: Any) -> dict[str, str]:
 
 
 def _row_bytes(values: Any) -> bytes:
-    """Bytes that follow the values, whatever their type."""
+    """Bytes that represent the values, whatever their type."""
     column = values if isinstance(values, pd.Series) else pd.Series(np.asarray(values).ravel())
     return pd.util.hash_pandas_object(column, index=False).to_numpy(dtype="<u8").tobytes()
 
 
 def piece_digests(piece: Piece) -> dict[str, dict[str, str]]:
-    """A digest of every column of a piece, and of everything else that has one value per row."""
+    """A digest of every column of a piece, and of every per-row argument."""
     rows = {field.name: getattr(piece, field.name) for field in fields(piece)}
     return {
         "columns": row_digests(**{str(name): piece.X[name] for name in piece.X.columns}),
@@ -88,7 +88,7 @@ def piece_digests(piece: Piece) -> dict[str, dict[str, str]]:
 
 
 def joined_digests(pieces: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Digests of columns from those of their pieces; the same rows cut otherwise have others.
+    """Digests of columns from those of their pieces, which depend on how the table is divided.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def joined_digests(pieces: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class FirstPassSums:
-    """The first pass over the pieces: a summary of the columns, the sampled rows and, if asked for, digests."""
+    """Result of the first pass: a summary of the columns, the sampled rows and, if requested, digests."""
 
     summary: Summary
     parts: tuple[tuple[Ints, Piece], ...]
@@ -112,14 +112,14 @@ class FirstPassSums:
     def of_piece(
         cls, piece: Piece, rows: RowPlan, discrete_features: Any, *, digests: bool = False, whole: bool = False
     ) -> FirstPassSums:
-        """Look at one piece, or at a whole table, and keep the rows of it that are in the sample."""
+        """Summarise one piece, or a whole table, and keep its sampled rows."""
         chosen = rows.sampled(piece.numbers)
         sampled = (piece.numbers[chosen], piece.some(chosen))
         summary = Summary.of(piece, discrete_features, whole=whole)
         return cls(summary, (sampled,), (piece_digests(piece),) if digests else ())
 
     def __add__(self, other: FirstPassSums) -> FirstPassSums:
-        """The sums over both sets of rows."""
+        """Merge with the results for other rows."""
         return FirstPassSums(self.summary + other.summary, self.parts + other.parts, self.digests + other.digests)
 
     @property
@@ -128,7 +128,7 @@ class FirstPassSums:
         return sum(numbers.size for numbers, _ in self.parts)
 
     def pruned(self, rows: RowPlan, n_sample: int) -> tuple[FirstPassSums, RowPlan]:
-        """Only the rows of the `n_sample` smallest words, and the plan with that limit."""
+        """Keep the rows with the `n_sample` smallest random words; also the plan with that limit."""
         if self.n_sampled <= n_sample:
             return self, rows
         words = np.concatenate([rows.words(numbers) for numbers, _ in self.parts])
@@ -140,7 +140,7 @@ class FirstPassSums:
         return replace(self, parts=tuple(kept)), rows
 
     def sample(self) -> tuple[Ints, Piece]:
-        """The rows kept, in their order, with their numbers."""
+        """The rows kept, in order, with their row numbers."""
         numbers, pieces = zip(*((numbers, piece) for numbers, piece in self.parts if numbers.size), strict=True)
         if len(pieces) == 1:
             return numbers[0], replace(pieces[0], start=0)
@@ -148,24 +148,24 @@ class FirstPassSums:
 
 
 class TablePieces(Protocol):
-    """A table in pieces and those who work on them."""
+    """Interface of a table in pieces and the workers that process them."""
 
     @property
     def dropped(self) -> DroppedRows:
-        """Rows left out for missing values, as far as they have been read."""
+        """Rows dropped for missing values so far."""
 
     def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[FirstPassSums, RowPlan]:
-        """Look at every piece; the sample has at most `n_sample` rows, all of them if they are so few."""
+        """Summarise every piece; the sample has at most `n_sample` rows."""
 
     def observed(self, rule: Callable[[Piece], Piece]) -> TablePieces:
-        """The rows that a rule makes of every piece, numbered anew."""
+        """Apply a rule for rows to every piece; the resulting rows are renumbered."""
 
     def sums(self, work: RowPass, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
-        """The sums of a pass over all pieces, added in their order; `saved` says whether a checkpoint keeps them."""
+        """Sums of a pass over all pieces, added in order; `saved` says whether a checkpoint keeps them."""
 
 
 class NullCheckpoint:
-    """The checkpoint of a run without one: nothing of a pass is saved.
+    """Stands in for a checkpoint and saves nothing.
 
     Attributes
     ----------
@@ -179,21 +179,21 @@ class NullCheckpoint:
         self.notes: list[str] = []
 
     def open(self, pieces: Sequence[Mapping[str, Mapping[str, str]]]) -> None:
-        """Continue a run: none."""
+        """There is nothing to continue."""
 
     def load(self) -> Any:
-        """The sums on file: none."""
+        """There are no saved sums."""
 
     def save(self, n_pieces: int, sums: Any, *, now: bool = False) -> None:
-        """Save the sums so far, nowhere."""
+        """Discard the sums."""
 
 
 @dataclass(frozen=True)
 class LocalPieces:
-    """Pieces of a source, worked on by the processes of this machine or any other backend of joblib.
+    """Pieces of a source, processed on this machine or any joblib backend.
 
-    With a checkpoint the sums over rows are saved now and then, and a pass that was stopped goes on from there. A
-    `whole` source has all rows of a table in memory in one piece.
+    With a checkpoint the sums are saved from time to time, and an interrupted pass continues from there. A `whole`
+    source has all rows of a table in memory in one piece.
     """
 
     source: Source
@@ -203,15 +203,15 @@ class LocalPieces:
 
     @property
     def dropped(self) -> DroppedRows:
-        """Rows left out for missing values, as far as they have been read."""
+        """Rows dropped for missing values so far."""
         return self.source.dropped if isinstance(self.source, FilteredRows) else DroppedRows()
 
     def observed(self, rule: Callable[[Piece], Piece]) -> LocalPieces:
-        """The rows that a rule makes of every piece, numbered anew."""
+        """Apply a rule for rows to every piece; the resulting rows are renumbered."""
         return replace(self, source=MappedRows(self.source, rule))
 
     def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[FirstPassSums, RowPlan]:
-        """Look at every piece; the sample is pruned on the way where the number of rows is not known."""
+        """Summarise every piece; the sample is pruned on the way if the number of rows is unknown."""
         if self.source.n_rows is not None:
             rows = rows.limited(generous_limit(self.source.n_rows, n_sample))
         first: FirstPassSums | None = None
@@ -233,7 +233,7 @@ class LocalPieces:
         return first.pruned(rows, n_sample)
 
     def sums(self, work: RowPass, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
-        """Sums over all rows; pieces are read here and handed to the workers as they come free."""
+        """Sums over all rows; pieces are read here and handed to workers as they become free."""
 
         def parts(n_done: int) -> Generator[Any, None, None]:
             jobs = (delayed(work.sums)(piece) for piece in islice(self._counted(n_rows), n_done, None))
@@ -242,7 +242,7 @@ class LocalPieces:
         return add_up(parts, self.checkpoint if saved else NullCheckpoint(), n_rows, advance)
 
     def _filled(self) -> Iterator[Piece]:
-        """The pieces that hold rows."""
+        """The non-empty pieces."""
         return (piece for piece in self.source.pieces() if len(piece.X))
 
     def _counted(self, n_rows: int) -> Iterator[Piece]:
@@ -259,9 +259,9 @@ def add_up(
     n_rows: int,
     advance: Progress,
 ) -> Any:
-    """Sums of all parts of a table, in their order and from where a checkpoint has left off.
+    """Sum all parts of a table in order, continuing from a checkpoint.
 
-    `parts` gives the sums of every part but the first so many, which are then on file: none is added twice.
+    `parts` takes the number of parts already saved and yields the sums of the others.
     """
     saved = checkpoint.load()
     total, n_done = (None, 0) if saved is None else (saved.sums, saved.n_pieces)
@@ -280,7 +280,7 @@ def add_up(
 
 
 def check_unchanged(n_rows: int, n_read: int) -> None:
-    """Refuse a table that has another number of rows than when it was first read."""
+    """Refuse a table whose number of rows has changed since the first pass."""
     if n_read != n_rows:
         raise ValueError(f"the table had {n_rows} rows at first and {n_read} when read again; it must not change")
 
@@ -291,7 +291,7 @@ NO_SEED = np.random.SeedSequence(0)  # nothing is random once a statistic is pre
 
 @dataclass(frozen=True)
 class ScoredRows:
-    """Rows that have been read, with their scores and how they belong together.
+    """Encoded rows with scores, clusters and folds.
 
     Attributes
     ----------
@@ -316,18 +316,18 @@ class ScoredRows:
 
     @property
     def nuisances(self) -> Nuisances:
-        """The rows as a prepared statistic takes them."""
+        """The rows as input of a prepared statistic."""
         block = self.block
         known = self.propensity.scores, NO_SEED, self.folds, block.weights, block.clusters
         return Nuisances(block.table, block.y, block.treatment, *known)
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom that the weights of the rows leave; infinite where rows count alike."""
+        """Degrees of freedom given the weights; infinite if uniform."""
         return self.block.weights.freedom
 
     def part(self, rows: NDArray[np.intp]) -> ScoredRows:
-        """Some of the rows; clusters are numbered anew."""
+        """A subset of the rows, with clusters renumbered."""
         block, table = self.block, self.block.table.part(rows)
         arms, weights, clusters = block.treatment[rows], block.weights[rows], block.clusters[rows]
         scores = None if block.scores is None else block.scores[rows]
@@ -339,7 +339,7 @@ class ScoredRows:
 
 @dataclass(frozen=True)
 class Scoring:
-    """How pieces are read, and their rows scored.
+    """How pieces are encoded and their rows scored.
 
     Attributes
     ----------
@@ -359,7 +359,7 @@ class Scoring:
     cluster_folds: tuple[Ints, ...] = ()
 
     def blocks(self, piece: Piece) -> Iterator[ScoredRows]:
-        """The rows of a piece, some at a time."""
+        """Rows of a piece in blocks."""
         for start in range(0, len(piece.X), BLOCK_ROWS):
             rows = piece.take(slice(start, start + BLOCK_ROWS))
             block = self.schema.read(replace(rows, start=piece.start + start))
@@ -373,7 +373,7 @@ class Scoring:
 
 @dataclass(frozen=True)
 class RowPass(ABC):
-    """One pass over the rows of a longer table, which adds up sums of any kind.
+    """One pass over the rows of a longer table that adds up sums of any kind.
 
     Attributes
     ----------
@@ -385,9 +385,9 @@ class RowPass(ABC):
 
     @abstractmethod
     def block_sums(self, rows: ScoredRows) -> Any:
-        """Sums over a block of rows, which can be added to those of others."""
+        """Sums over a block of rows, which can be added to those of other blocks."""
 
     def sums(self, piece: Piece) -> Any:
-        """Sums over the rows of a piece, by one thread, in blocks that bound memory."""
+        """Sums over the rows of a piece, in one thread and in blocks that limit memory."""
         with one_thread():
             return reduce(operator.add, map(self.block_sums, self.scoring.blocks(piece)))

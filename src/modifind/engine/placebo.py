@@ -1,9 +1,9 @@
-"""Placebo treatments: the same analysis of the same table with a treatment that does nothing.
+"""Placebo treatments: the same analysis of the same table with a treatment that has no effect.
 
-The treatment is drawn again as it was assigned: by a known probability, by the shares within strata, by clusters where
-whole clusters were treated, or by the fitted scores. Everything is refitted, and whatever is then found is false. Where
-nothing but chance is at work, a selection at level alpha finds something in at most a share alpha of such runs (with
-"bh", "by", "holm" and "bonferroni"; with "none" in as many as single tests of all features do).
+The treatment is redrawn as it was assigned: with a known probability, the shares within strata, by clusters if whole
+clusters were treated, or with the fitted scores. Everything is refitted, and every discovery is false. Under chance
+alone at most a share alpha of such runs selects anything at level alpha (with "bh", "by", "holm" and "bonferroni"; with
+"none" as many as under single tests of all features).
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ MAX_DRAWS = 100
 
 @dataclass(frozen=True)
 class PlaceboRun:
-    """P-values of one run, in the order of the features."""
+    """P-values of one placebo run, in feature order."""
 
     p_values: Array
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """How the treatment of a table was assigned: to which units, and with what probability.
+    """How treatment was assigned: to which units, and with what probability.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Assignment:
 
     @classmethod
     def of(cls, data: Data, scores: Array, design: Design) -> Assignment:
-        """From the table, its scores and its design."""
+        """Infer the assignment from the table, its scores and its design."""
         units, of_what, clusters, strata = np.arange(data.arms.size), "row", data.block.clusters, data.strata
         if not clusters.of_rows and is_within(data.arms, clusters.codes):
             units, of_what = clusters.codes.astype(np.int64), "cluster"
@@ -83,7 +83,7 @@ class Assignment:
         return cls(data.arms, scores, units, None, f"every {of_what} was assigned by {by}")
 
     def draw(self, rng: np.random.Generator) -> Ints:
-        """A treatment that does nothing; both arms have enough rows."""
+        """Draw a placebo treatment in which both arms have enough rows."""
         first = np.unique(self.units, return_index=True)[1]
         sizes = np.bincount(self.units)
         chances = np.bincount(self.units, self.scores) / sizes
@@ -169,7 +169,7 @@ def run_placebos(
 def _result(
     fit: RunSettings, names: tuple[str, ...], n: int, found: dict[int, PlaceboRun], described: str
 ) -> PlaceboResult:
-    """The result of the runs done, of `n` that were asked for."""
+    """Result of the completed runs, of `n` requested."""
     runs = sorted(found)
     p_values = np.array([found[k].p_values for k in runs], dtype=np.float64).reshape(len(runs), len(names))
     selected = [adjust_p_values(of_run, fit.adjust) <= fit.alpha for of_run in p_values]
@@ -198,7 +198,7 @@ def _run_some(
 def _run_one(
     fit: RunSettings, reading: Reading, sample: Piece, assignment: Assignment, seed: np.random.SeedSequence
 ) -> PlaceboRun | str:
-    """One run, or the reason why the table cannot be analysed with the treatment drawn."""
+    """One placebo run, or the reason why the table cannot be analysed with the drawn treatment."""
     draw_seed, fit_seed = seed.spawn(2)
     arms = assignment.draw(np.random.default_rng(draw_seed))
     drawn = replace(sample, treatment=pd.Series(arms, index=sample.X.index, name=sample.treatment.name))

@@ -1,4 +1,4 @@
-"""A table that is ready for a run, with its folds and scores, and the models that are fitted to its rows at hand."""
+"""Preparation of a table: folds and scores, and the models fitted to its rows at hand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from modifind.engine.passes import ScoredRows, Scoring, TablePieces
 from modifind.engine.reading import Data, FirstPass, Reading
 from modifind.engine.settings import RunSettings
 from modifind.explain.overview import attempt
-from modifind.nuisance.conditional import BaseSampler, for_gaps
+from modifind.nuisance.conditional import BaseSampler, with_missing_support
 from modifind.nuisance.conditional.special_columns import ClusterSampler
 from modifind.nuisance.propensity.fit_check import common_location, outcome_residual
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel, arm_folds
@@ -44,7 +44,7 @@ Folds = tuple[Ints, ...]
 
 
 def seed_stream(seed: int, name: str, *, whole: bool = True) -> np.random.SeedSequence:
-    """One of the children of the seed; sampler and statistic of a longer table share one."""
+    """A named child of the seed; sampler and statistic of a longer table share one."""
     names = STREAMS if whole else BLOCK_STREAMS
     child = names.index(name if whole or name != "statistic" else "sampler")
     return np.random.SeedSequence(seed).spawn(len(names))[child]
@@ -52,7 +52,7 @@ def seed_stream(seed: int, name: str, *, whole: bool = True) -> np.random.SeedSe
 
 @dataclass(frozen=True)
 class PreparedTable:
-    """A table that has been checked, with its folds, before anything is fitted.
+    """A validated table with its folds, before anything is fitted.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class PreparedTable:
 
     @classmethod
     def of(cls, run: RunSettings, data: Data, pieces: TablePieces | None = None) -> PreparedTable:
-        """From a table that was read; refuses settings that have no meaning for it."""
+        """Prepare a table that was read; refuses settings that do not apply to it."""
         check_settings(run, data)
         block, table = data.block, data.block.table
         known = find_determined(table)
@@ -116,7 +116,7 @@ class PreparedTable:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """What is tested."""
+        """The units to test."""
         return self.data.units
 
     @property
@@ -127,12 +127,12 @@ class PreparedTable:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom that the weights of all rows leave; infinite where rows count alike."""
+        """Degrees of freedom given the weights of all rows; infinite if uniform."""
         weights = self.data.first_pass.summary.weights
         return np.inf if weights is None else weights.effective_size - 1.0
 
     def stream(self, run: RunSettings, name: str) -> np.random.SeedSequence:
-        """One of the children of the seed."""
+        """A named child of the seed."""
         return seed_stream(run.seed, name, whole=self.whole)
 
     def scored(self, propensity: FittedPropensity) -> ScoredRows:
@@ -146,7 +146,7 @@ class PreparedTable:
         return Scoring(self.data.schema, self.data.first_pass.rows, propensity, self.cluster_folds)
 
     def _check_sample(self, run: RunSettings) -> None:
-        """Refuse a sample that models cannot be fitted to."""
+        """Refuse a sample to which models cannot be fitted."""
         y, arms = self.block.y, self.block.treatment
         for folds in self.folds:
             counts = np.bincount(2 * folds + arms, minlength=2 * run.n_folds)
@@ -173,13 +173,13 @@ def read_for(run: RunSettings, reading: Reading, first_pass: FirstPass) -> Data:
 
 
 def design_of(run: RunSettings, data: Data) -> Design:
-    """How the treatment was given."""
+    """The design of a table."""
     by_row = data.first_pass.sample.propensity is not None
     return Design.of(run.design, run.propensity, strata=data.strata is not None, by_row=by_row)
 
 
 def refuse_later_columns(run: RunSettings, data: Data) -> None:
-    """Refuse columns that seem to have been measured after the treatment, unless the user has named them."""
+    """Refuse columns apparently measured after treatment, unless the user has named them."""
     design = design_of(run, data)
     if (design.said and not design.randomised) or (design.randomised and design.chance == "fitted"):
         return
@@ -191,7 +191,7 @@ def refuse_later_columns(run: RunSettings, data: Data) -> None:
 
 
 def check_settings(run: RunSettings, data: Data) -> None:
-    """Refuse settings that have no meaning for a table, before anything is fitted."""
+    """Refuse settings that do not apply to a table, before anything is fitted."""
     block = data.block
     if not block.clusters.of_rows:
         refuse_clusters(run.statistic)
@@ -201,7 +201,7 @@ def check_settings(run: RunSettings, data: Data) -> None:
 
 
 def check_scores(run: RunSettings, data: Data) -> None:
-    """Refuse known scores that are not valid."""
+    """Refuse invalid known scores."""
     by_row = (
         data.first_pass.sample.propensity is not None
     )  # otherwise scores are the shares of strata, if there are any
@@ -209,10 +209,10 @@ def check_scores(run: RunSettings, data: Data) -> None:
 
 
 def _within_clusters(data: Data, determined: frozenset[int]) -> tuple[dict[int, Ints], Clusters]:
-    """Features that have one value in every cluster, with the clusters, and the clusters that rows are taken to be in.
+    """Features constant within clusters, with the clusters, and the clusters assumed for the rows.
 
-    Sets of rows that columns tell of and nobody named are taken for clusters of a table in memory, with a warning;
-    those of a longer one are refused, because its other rows may be in sets that the sample does not show.
+    Undeclared sets of rows that columns reveal are taken as clusters of a table in memory, with a warning; for a longer
+    table they are refused, because its other rows may belong to sets that the sample does not show.
     """
     table, clusters = data.block.table, data.block.clusters
     if data.whole:
@@ -231,15 +231,15 @@ def _within_clusters(data: Data, determined: frozenset[int]) -> tuple[dict[int, 
     if sets is not None and (known is None or sets.max() < known.max()):
         members = named(table.names[m] for m, codes in within.items() if codes is sets)
         raise ValueError(
-            f"{members}: one value each in the same {sets.max() + 1} sets of rows, so that these rows seem to belong "
-            "together (in a school, a village), or one column is looked up from another. Pass the sets as clusters=, "
-            "or leave out a column that is looked up"
+            f"{members}: constant within the same {sets.max() + 1} sets of rows. Either these rows belong together (to "
+            "a school, a village), or one column is derived from another. Pass the sets as clusters=, or leave out the "
+            "derived column"
         )
     return within, clusters
 
 
 def _draw_folds(run: RunSettings, data: Data, block: Block) -> tuple[Folds, Folds]:
-    """Fold of each row at hand, for every repeat; and of every cluster of a longer table."""
+    """Folds of the rows at hand for every repeat, and of every cluster of a longer table."""
     seed, n_repeats = seed_stream(run.seed, "folds", whole=data.whole), run.statistic.cv_repeats or 1
     if data.whole:
         return tuple(draw_folds(data, block, run.n_folds, child) for child in seed.spawn(n_repeats)), ()
@@ -256,7 +256,7 @@ def _draw_folds(run: RunSettings, data: Data, block: Block) -> tuple[Folds, Fold
 
 
 def draw_folds(data: Data, block: Block, n_folds: int, seed: np.random.SeedSequence) -> Ints:
-    """Fold of each row: of whole clusters where there are any, even in every stratum where there are some."""
+    """Fold of each row, by whole clusters if there are any and balanced by stratum if there are strata."""
     state = int(seed.generate_state(1)[0])
     if data.strata is None or not block.clusters.of_rows:
         return arm_folds(block.treatment, n_folds, state, block.clusters)
@@ -264,7 +264,7 @@ def draw_folds(data: Data, block: Block, n_folds: int, seed: np.random.SeedSeque
 
 
 def fit_scores(run: RunSettings, table: PreparedTable, seed: np.random.SeedSequence) -> FittedPropensity:
-    """Propensity scores of the rows at hand: known ones, the share of all rows or of the strata, or fitted ones."""
+    """Propensity scores of the rows at hand: known, the share of all rows or of the strata, or fitted."""
     model, n_folds, data, block = run.propensity, run.n_folds, table.data, table.block
     if design_of(run, data).chance == "observed":
         share = data.schema.treated_share
@@ -289,7 +289,7 @@ def fit_scores(run: RunSettings, table: PreparedTable, seed: np.random.SeedSeque
 
 
 def observed_scores(model: PropensityModel, scores: Array, description: str, block: Block) -> FittedPropensity:
-    """Scores of a randomised treatment that are observed shares: of all rows, or of the rows of each stratum."""
+    """Scores of a randomised treatment as observed shares: of all rows, or within each stratum."""
     model.check()
     return FittedPropensity(
         raw=scores,
@@ -307,12 +307,12 @@ def observed_scores(model: PropensityModel, scores: Array, description: str, blo
 # sampler.
 DETERMINED = {"continuous": 0.65, "discrete": 0.9}
 EXPLAINING = EffectLikelihood(["linear", "splines"])  # of what a statistic finds without a model of the outcome
-SEPARATED = 1.0 - 1e-9
+MAX_AUC = 1.0 - 1e-9
 
 
 @dataclass(frozen=True)
 class Models:
-    """Models that are fitted to the rows at hand.
+    """Models fitted to the rows at hand.
 
     Attributes
     ----------
@@ -336,11 +336,11 @@ class Models:
 
     @classmethod
     def fit(cls, run: RunSettings, table: PreparedTable) -> Models:
-        """Fit scores, the sampler and models of the outcome."""
+        """Fit scores, the sampler and outcome models."""
         block = table.block
         propensity = fit_scores(run, table, table.stream(run, "propensity"))
         refuse_separation(propensity)
-        sampler = for_gaps(run.sampler, block.table)
+        sampler = with_missing_support(run.sampler, block.table)
         sampler = ClusterSampler(sampler, table.within, DETERMINED) if table.within else sampler
         _assign_folds(run, table, sampler)
         if not block.weights.uniform:
@@ -382,10 +382,10 @@ def _checked_scores(propensity: FittedPropensity, prepared: PreparedEffectLikeli
 
 
 def _assign_folds(run: RunSettings, table: PreparedTable, sampler: BaseSampler) -> None:
-    """Give a sampler the folds of its cross-fitting, where they matter.
+    """Set the folds of a sampler's cross-fitting if they matter.
 
-    Distributions of a table in memory are judged on clusters that they have not seen, and those of a longer one have
-    the folds of all models, so that no row is scored by what has seen it.
+    Distributions of a table in memory are evaluated on held-out clusters, and those of a longer one use the folds of
+    all models, so that no row is scored by a model that has seen it.
     """
     block = table.block
     if not table.whole:
@@ -397,8 +397,8 @@ def _assign_folds(run: RunSettings, table: PreparedTable, sampler: BaseSampler) 
 
 
 def refuse_separation(scores: FittedPropensity) -> None:
-    """Refuse features that together tell held-out rows of the two arms apart without an error."""
-    if scores.is_known or scores.auc < SEPARATED:
+    """Refuse features that together separate held-out rows of the two arms perfectly."""
+    if scores.is_known or scores.auc < MAX_AUC:
         return
     table, arms = scores.table, scores.treatment
     single = [_auc(table, m, arms) for m in range(table.n_features)]
@@ -411,7 +411,7 @@ def refuse_separation(scores: FittedPropensity) -> None:
 
 
 def _auc(table: FeatureTable, feature: int, arms: Ints) -> float:
-    """How well one feature tells the arms apart; levels are ordered by their share of treated rows."""
+    """AUC of one feature for the arms; levels are ordered by their treated share."""
     column = table.values[:, feature]
     if table.n_levels(feature):
         codes = column.astype(np.int64)

@@ -1,7 +1,7 @@
-"""From what the user passed to data that can be relied on: a first pass over all rows, then one way to read them.
+"""From user input to validated data: a first pass over all rows, then one way to read them.
 
-A table in memory is one piece whose rows are all at hand; of a longer one a sample is. Where outcomes are missing, the
-rows that have one are weighted for those that have none.
+A table in memory is one piece with all rows at hand; for a longer one a sample is at hand. If outcomes are missing, the
+rows that have one are weighted to represent those that do not.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from modifind.nuisance.observation import MissingOutcomes, ObservedRows, refuse_
 
 @dataclass(frozen=True)
 class Given:
-    """The arguments of `ModifierSelector.fit`: a table as the user passes it.
+    """The arguments of `ModifierSelector.fit` as passed by the user.
 
-    `named` are the columns that the user has named as features or for adjustment; None for those of `adjust_for`.
+    `named` are the columns named as features or for adjustment; None for those of `adjust_for`.
     """
 
     X: Any
@@ -60,11 +60,11 @@ class Given:
 
     @property
     def per_row(self) -> dict[str, Any]:
-        """The other arguments with one value per row, by name; None where one was not passed."""
+        """Further per-row arguments by name; None if not passed."""
         return {name: getattr(self, name) for name in ("sample_weight", "clusters", "strata")}
 
     def source(self, propensity: Any = None) -> FrameSource:
-        """The rows of a table in memory; a propensity of one score per row comes along."""
+        """Rows of a table in memory, including a propensity of one score per row."""
         frame = as_frame(self.X)
         refuse_empty(frame)
         return FrameSource.of(frame, self.y, self.treatment, propensity, self.per_row)
@@ -72,7 +72,7 @@ class Given:
 
 @dataclass(frozen=True)
 class FirstPass:
-    """The outcome of a first pass over a table: a summary of all rows, and the rows that models are fitted to.
+    """Result of a first pass over a table: a summary of all rows, and the rows that models are fitted to.
 
     Attributes
     ----------
@@ -99,13 +99,13 @@ class FirstPass:
 
     @property
     def whole(self) -> bool:
-        """Whether the sample is the table."""
+        """Whether the sample is the whole table."""
         return self.rows is None
 
 
 @dataclass(frozen=True)
 class Data:
-    """A table that was read: the rows at hand, checked and encoded, and how all others are read like them.
+    """A table that was read: its encoded rows at hand, and the schema by which all others are read.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class Data:
 
     @property
     def encoded(self) -> Data:
-        """The same without the rows as they came, which workers do not need."""
+        """The same without the raw rows, which workers do not need."""
         first_pass = self.first_pass
         return replace(self, first_pass=replace(first_pass, sample=first_pass.sample.take(slice(0))))
 
@@ -157,23 +157,23 @@ class Data:
 
     @property
     def columns_in(self) -> tuple[str, ...]:
-        """All columns of features, tested or not, as they came."""
+        """All feature columns, tested or not, as passed."""
         return tuple(map(str, self.first_pass.sample.X.columns))
 
     @property
     def left_out(self) -> frozenset[str]:
-        """Columns that pooling of rare levels has left with one level, as a warning has said."""
+        """Columns that pooling of rare levels has left with one level; the user has been warned."""
         return frozenset(self.schema.names[m] for m in self.schema.left_out)
 
     @property
     def strata(self) -> Ints | None:
-        """Stratum of every row at hand, where the treatment was randomised within strata: the last column."""
+        """Stratum of every row at hand, which is the last column; None without strata."""
         return self.block.table.values[:, -1].astype(np.int64) if "n_strata" in self.recorded else None
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a table is checked and encoded; the fields are settings of `ModifierSelector` and arguments of its `fit`.
+    """How a table is validated and encoded; the fields are settings of `ModifierSelector` and arguments of its `fit`.
 
     Examples
     --------
@@ -193,18 +193,18 @@ class Reading:
 
     @property
     def kept(self) -> str:
-        """What rows must have a value of; see `RowFilter`."""
+        """Columns that must not be missing; see `RowFilter`."""
         if self.missing == "drop":
             return "inputs" if self.missing_outcome == "weight" else "rows"
         return "outcomes" if self.missing_outcome == "drop" else ""
 
     def at_once(self, piece: Piece, dropped: DroppedRows | None = None) -> FirstPass:
-        """Look at a table that is one piece."""
+        """First pass over a table that is one piece."""
         summary = Summary.of(piece, self.discrete_features, whole=True)
         return FirstPass(summary, piece, piece.numbers, dropped=dropped or DroppedRows())
 
     def schema(self, first_pass: FirstPass, places: Sequence[int], transform: str | None) -> Schema:
-        """How pieces are read, with the columns in another order."""
+        """Schema of the pieces, with reordered columns."""
         sample = first_pass.sample
         called = treatment_name(sample.treatment), outcome_name(sample.y)
         schema = Schema.of(first_pass.summary.arranged(places), self.treated, transform, self.missing, *called)
@@ -222,7 +222,7 @@ class Reading:
         *,
         stratum_scores: bool = True,
     ) -> Data:
-        """Check a table and encode its rows at hand; rare levels are pooled, and what looks odd is warned of.
+        """Validate a table and encode its rows at hand, pooling rare levels and warning of oddities.
 
         Parameters
         ----------
@@ -294,7 +294,7 @@ class Reading:
 
 
 def _unpooled(whole: FeatureTable, table: FeatureTable) -> tuple[Array, ...]:
-    """Codes before rare levels were pooled, of categories that have many levels left."""
+    """Codes of many-level categories before rare levels were pooled."""
     pooled = (m for m in range(table.n_features) if whole.n_levels(m) > table.n_levels(m) > MAX_INDICATORS)
     return tuple(whole.values[:, m] for m in pooled)
 
@@ -302,7 +302,7 @@ def _unpooled(whole: FeatureTable, table: FeatureTable) -> tuple[Array, ...]:
 def model_observed(
     reading: Reading, first_pass: FirstPass, n_folds: int, seed: int, *, fit: bool = True
 ) -> tuple[ObservedRows, MissingOutcomes]:
-    """Models of who has an outcome, fitted to the rows at hand, and what these rows show; a warning says it.
+    """Model which rows have an outcome, and warn of what is missing.
 
     Parameters
     ----------
@@ -330,6 +330,6 @@ def model_observed(
 
 
 def with_record(first_pass: FirstPass, unseen: MissingOutcomes, *, sampled: bool) -> FirstPass:
-    """Rows that have an outcome, with what a result records of their weights; `sampled` ones were weighted before."""
+    """Rows that have an outcome, with the record of their weights; `sampled` says whether they had sample weights."""
     assert first_pass.summary.weights is not None
     return replace(first_pass, outcome_weights=unseen.settings(first_pass.summary.weights, sampled=sampled))

@@ -1,4 +1,4 @@
-"""What a result records of its run: the seed, settings, versions, reasons of failures, and a review of every column."""
+"""The record of a run: seed, settings, versions, reasons of failures, and a review of every column."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from modifind._version import __version__
 from modifind.data.balance import ArmSums, Outside, outside_along
 from modifind.data.clusters import Clusters, treated_as_one
 from modifind.data.containers import is_distributed
-from modifind.data.features import AlsoDiscrete, FeatureTable, Unit, column_kinds
+from modifind.data.features import AdditionalDiscrete, FeatureTable, Unit, column_kinds
 from modifind.data.outcome import OutcomeRanks, baseline_names
 from modifind.data.treatment import Design
 from modifind.data.weights import Weights, row_weights
@@ -36,7 +36,7 @@ UNRECORDED = ("random_state", "progress", "n_jobs", "checkpoint", "placebo_runs"
 
 
 def entropy_of(random_state: Any) -> int:
-    """One number that seeds everything; drawn afresh for None."""
+    """One number that seeds everything; random for None."""
     if random_state is None:
         return secrets.randbits(128)
     if isinstance(random_state, int | np.integer):
@@ -69,7 +69,7 @@ def recorded_settings(
 def data_settings(
     arms: tuple[Any, ...], n_rows: int, n_treated: int, propensity: FittedPropensity, entropy: int
 ) -> dict[str, Any]:
-    """What a result records of the data, the propensity scores and the seed."""
+    """Entries on the data, the propensity scores and the seed."""
     return {
         "seed": entropy,
         "propensity_model": propensity.description,
@@ -85,14 +85,14 @@ def data_settings(
 
 
 def design_settings(design: Design, scores: Array) -> dict[str, Any]:
-    """What a result records of the design, with the probability of treatment where it is the same for every row."""
+    """Entries on the design, with the probability of treatment if it is constant."""
     alike = design.chance in ("known", "observed") and bool((scores == scores[0]).all())
     share = {"share": float(scores[0])} if alike else {}
     return {"randomised": design.randomised, "said": design.said, "chance": design.chance, **share}
 
 
 def null_hypothesis(run: RunSettings, kind: str, recorded: Mapping[str, Any]) -> str:
-    """What the p-values are about, in words, for an outcome of a kind and what else a result records."""
+    """The null hypothesis in words, for a kind of outcome and the other recorded settings."""
     compared = run.statistic.null_hypothesis
     if run.effect_scale != "difference":
         compared = f"the {effect_name(kind, run.effect_scale)} between the arms does not depend on the feature"
@@ -111,7 +111,7 @@ def null_hypothesis(run: RunSettings, kind: str, recorded: Mapping[str, Any]) ->
 def group_settings(
     groups: Mapping[str, tuple[str, ...]], table: FeatureTable, units: tuple[Unit, ...]
 ) -> dict[str, Any]:
-    """What a result records of groups; nothing where there are none."""
+    """Entries on feature groups; empty without any."""
     if not groups:
         return {}
     columns = {name: list(columns) for name, columns in groups.items()}
@@ -119,12 +119,12 @@ def group_settings(
 
 
 def readable(value: Any) -> Any:
-    """A setting as JSON can hold it and a person can read it."""
+    """A setting in a form that JSON supports and people can read."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool | int | str | None) or (isinstance(value, float) and np.isfinite(value)):
         return value
-    if isinstance(value, AlsoDiscrete):
+    if isinstance(value, AdditionalDiscrete):
         return ["auto", *value.names]
     if is_distributed(value):
         return "one known value per row"
@@ -136,7 +136,7 @@ def readable(value: Any) -> Any:
 
 
 def stable_repr(value: Any, depth: int = 3) -> str:
-    """An object as text that is the same in every process: without addresses in memory, by its class and attributes."""
+    """Text for an object by its class and attributes, equal in every process: without memory addresses."""
     code = getattr(value, "__code__", None)
     if code is not None:
         digest = hashlib.sha256(code.co_code + repr((code.co_consts, code.co_names)).encode()).hexdigest()[:12]
@@ -155,7 +155,7 @@ def stable_repr(value: Any, depth: int = 3) -> str:
 
 
 def installed_versions() -> dict[str, str]:
-    """Versions of modifind and the packages it depends on."""
+    """Versions of modifind and its dependencies."""
     return dict(_versions())
 
 
@@ -169,7 +169,7 @@ def _versions() -> dict[str, str]:
 
 
 def failure_of(error: Exception, name: str) -> str:
-    """Why a feature could not be tested; an error that the user can mend is raised again with the feature's name.
+    """Why a feature could not be tested; raises errors that the user can fix, with the feature's name.
 
     Examples
     --------
@@ -184,9 +184,9 @@ def failure_of(error: Exception, name: str) -> str:
     return f"its test failed ({described(error)})"
 
 
-REVIEWED = ("outside_share", "outside_where", "arm_difference", "arm_p_value", "outcome_share", "event_flag")
-NOWHERE = Outside(0.0, "")
-BALANCED = 0.001  # p-value of a difference between the arms, below which a column was hardly measured before
+REVIEW_COLUMNS = ("outside_share", "outside_where", "arm_difference", "arm_p_value", "outcome_share", "event_flag")
+NONE_OUTSIDE = Outside(0.0, "")
+MIN_BALANCE_P = 0.001  # p-value of a difference between the arms, below which a column was hardly measured before
 
 
 def review_columns(
@@ -200,7 +200,7 @@ def review_columns(
     positive: bool = False,
     levels: Mapping[str, Outside] | None = None,
 ) -> pd.DataFrame:
-    """Overlap along every column, and whether it looks as if it were measured after the treatment.
+    """Overlap along every column, and whether it looks like a post-treatment measurement.
 
     Parameters
     ----------
@@ -240,22 +240,21 @@ def review_columns(
     rows = []
     whole = treated_as_one(arms, together)
     for m in range(table.n_features):
-        before = (levels or {}).get(table.names[m], NOWHERE)
+        before = (levels or {}).get(table.names[m], NONE_OUTSIDE)
         outside = max(before, outside_along(table, m, arms, counted, whole), key=lambda where: where.share)
         difference, p_value = sums.difference(m)
         shared, flag = outcome.shared(table, m), float(outcome.flags_event(table, m))
         rows.append((outside.share, outside.where, difference, p_value, shared, flag))
-    return pd.DataFrame(rows, index=pd.Index(table.names, name="feature"), columns=list(REVIEWED))
+    return pd.DataFrame(rows, index=pd.Index(table.names, name="feature"), columns=list(REVIEW_COLUMNS))
 
 
 def baseline_settings(
     reviewed: pd.DataFrame, table: FeatureTable, outcome_name: str | None, tested: Collection[str]
 ) -> dict[str, Any]:
-    """What a result records of tested columns of a trial whose names suggest the baseline value of the outcome.
+    """Tested columns of a trial whose names suggest a baseline outcome, for the record.
 
-    `reviewed` is the review of the columns, and `tested` are those that are tested; those that are only adjusted for
-    need no advice.
+    `reviewed` is the review of the columns; columns that are only adjusted for need no advice.
     """
     names = [name for name in baseline_names(table, outcome_name) if name in tested] if outcome_name else []
-    names = [name for name in names if reviewed["arm_p_value"][name] >= BALANCED]
+    names = [name for name in names if reviewed["arm_p_value"][name] >= MIN_BALANCE_P]
     return {"baseline_outcome": names} if names else {}

@@ -1,9 +1,8 @@
-"""Conditional randomisation tests: the statistic of a feature compared with those of resampled copies of it.
+"""Conditional randomisation tests: the statistic of a feature against that of resampled copies.
 
-For a table in memory the statistic is computed at once. For a longer table it takes a pass over the rows for each of
-the sums that it is made of, see `SummedStatistic`; all columns share their passes.
-Their resampled values follow from the seed, the feature, the number of the resample and the number of the row, so that
-they do not depend on how the table is cut and who works on it.
+For a table in memory the statistic is computed at once. For a longer table it takes one pass over the rows for each of
+its sums, see `SummedStatistic`; all columns share these passes. Resampled values are a function of seed, feature,
+resample number and row number, so that they depend neither on how the table is divided nor on the workers.
 """
 
 from __future__ import annotations
@@ -68,14 +67,14 @@ class ColumnMeasure:
     profile: Array | None = None
 
     def resampled(self, rule: ConditionalRule, key: int, *, follows: bool, profile: Array | None) -> ColumnMeasure:
-        """The same for resampled columns too, whose values reach a little further."""
+        """The same for resampled columns, whose values extend slightly further."""
         limits = None
         if self.limits is not None:
             limits = self.limits[0] - MARGIN * self.bandwidth, self.limits[1] + MARGIN * self.bandwidth
         return replace(self, limits=limits, rule=rule, key=key, follows=follows, profile=profile)
 
     def columns(self, rows: ScoredRows, numbers: list[int]) -> Iterator[Column]:
-        """The column as it is and resampled ones, by their numbers, for some rows."""
+        """The observed column and resampled ones, by number, for some rows."""
         table, scores = rows.block.table, rows.propensity.scores
         profile = rows.propensity.profile(self.feature, values=self.profile) if self.follows else None
         for values in self._values(rows, numbers):
@@ -97,7 +96,7 @@ class ColumnMeasure:
 
 @dataclass(frozen=True)
 class ResamplingTest:
-    """The test of a feature whose rows are all at hand.
+    """The test of a feature when all rows are at hand.
 
     Attributes
     ----------
@@ -153,7 +152,7 @@ class ResamplingTest:
         bandwidth: float,
         n_levels: int,
     ) -> Callable[[Array], Array]:
-        """A function for the statistics of many columns by torch; `statistic` serves those that need numpy."""
+        """Function that computes the statistics of many columns in torch; `statistic` serves those that need numpy."""
         from modifind.nuisance.propensity.fitted import DeviceProfile, FixedScores
         from modifind.statistics.wcmmd_torch import DeviceWCMMD
 
@@ -173,7 +172,7 @@ class ResamplingTest:
 
 
 def size_of(sums: Any) -> int:
-    """Bytes that the arrays of sums take, about."""
+    """Approximate size in bytes of the arrays of sums."""
     if isinstance(sums, np.ndarray):
         return sums.nbytes
     parts: Iterable[Any] = ()
@@ -205,7 +204,7 @@ class PassSums:
     failures: Mapping[int, str] = field(default_factory=dict)
 
     def __add__(self, other: PassSums) -> PassSums:
-        """The sums of both sets of rows."""
+        """Add the sums of other rows."""
         both = self.columns.keys() & other.columns.keys()  # a feature that failed for some rows has no sums of these
         columns = {key: self.columns[key] + other.columns[key] for key in sorted(both)}
         return PassSums(self.n_rows + other.n_rows, columns, {**other.failures, **self.failures})
@@ -213,7 +212,7 @@ class PassSums:
 
 @dataclass(frozen=True)
 class MeasuringPass(RowPass):
-    """The columns to be measured in one more pass, and the sums of earlier passes.
+    """Columns to measure in the next pass, with the sums of earlier passes.
 
     Attributes
     ----------
@@ -230,7 +229,7 @@ class MeasuringPass(RowPass):
     known: Mapping[ColumnKey, tuple[Any, ...]] = field(default_factory=dict)
 
     def block_sums(self, rows: ScoredRows) -> PassSums:
-        """Sums over a block of rows for every column that is asked for."""
+        """Sums over a block of rows for every requested column."""
         block = rows.block
         prepared = self.statistic.at(rows.nuisances)
         sums: dict[ColumnKey, Any] = {}
@@ -247,7 +246,7 @@ class MeasuringPass(RowPass):
 
 
 def check_sums(statistic: Statistic, prepared: Any) -> None:
-    """Refuse a statistic that has no sums over rows although it says so."""
+    """Refuse a statistic that declares sums over rows but lacks them."""
     lacks = [name for name in ("at", "sums", "value_of") if not hasattr(prepared, name)]
     if lacks:
         raise ValueError(
@@ -259,7 +258,7 @@ def check_sums(statistic: Statistic, prepared: Any) -> None:
 def measured_columns(
     table: FeatureTable, schema: Schema, units: Sequence[tuple[Unit, np.random.SeedSequence]], weights: Weights
 ) -> dict[int, ColumnMeasure]:
-    """How columns of seeded units that have more than one value are measured; bandwidths are those of the sample."""
+    """How the non-constant columns of seeded units are measured, with bandwidths from the sample."""
     columns = ((m, seed) for unit, unit_seed in units for m, seed in unit.with_seeds(unit_seed))
     return {
         m: ColumnMeasure(
@@ -287,7 +286,7 @@ def measure(
     n_rows: int,
     advance: Progress = lambda done, total: None,
 ) -> tuple[dict[ColumnKey, float], dict[int, str]]:
-    """Pass over the rows until every value is known; values, and why features have none.
+    """Pass over the rows until every value is known; return values, and reasons for failed features.
 
     Parameters
     ----------
@@ -328,12 +327,11 @@ def resampled_tests(
     advance: Progress,
     sizes: Mapping[int, int],
 ) -> dict[int, CRTOutcome | str]:
-    """Compare every feature with resampled copies of it; the outcome, or why there is none.
+    """Compare every feature with resampled copies; return the outcome, or the reason of a failure.
 
-    `sizes` are bytes that the sums of one of its columns take, about.
-
-    Features are resampled in batches. Within one, resamples are looked at in their order, and a feature whose answer is
-    known goes no further, as for a table in memory: nothing depends on the size of the batches.
+    `sizes` are the approximate sizes in bytes of the sums of one column of each feature. Features are resampled in
+    batches. Within one, resamples are examined in order, and a feature whose answer is known stops, as for a table in
+    memory: nothing depends on the size of the batches.
     """
     outcomes: dict[int, CRTOutcome | str] = {}
     observed: dict[int, float] = {}
@@ -363,5 +361,5 @@ def resampled_tests(
 
 
 def _tied(value: float, observed: float) -> float:
-    """A resample that repeats the data ties with it, whatever the order of the rows makes of the last digits."""
+    """Treat a resample that repeats the data as tied, although summation order may change the last digits."""
     return observed if abs(value - observed) <= TIE * observed else value

@@ -1,4 +1,4 @@
-"""The settings of a run: checked, made from the names that the user gave, and made to agree with each other."""
+"""Settings of a run: validated, resolved from names, and made consistent."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from modifind.statistics.families import Family, check_family, family_of
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Settings of a run; they are those of `ModifierSelector`.
+    """Validated settings of a run, with the fields of `ModifierSelector`.
 
-    `feature_groups` are checked columns by group, and `sampler` one that agrees with the statistic.
+    `feature_groups` are validated columns by group, and `sampler` suits the statistic.
     """
 
     statistic: Statistic
@@ -57,7 +57,7 @@ class RunSettings:
     design: str | None = None
 
     def check_outcome(self, y: Array, arms: Ints, *, weighted: bool) -> None:
-        """Refuse an outcome that does not suit the settings; warn where the scale matters and nobody has chosen one."""
+        """Refuse an outcome that does not suit the settings; warn if the scale matters and was not chosen."""
         self.statistic.validate(self.family(y, arms), weighted=weighted)
         if self.outcome_transform is None:
             warn_of_one_row(y)
@@ -82,11 +82,11 @@ class RunSettings:
             )
 
     def family(self, y: Array, arms: Ints) -> Family:
-        """What the outcome is, on the scale on which effects are compared."""
+        """Family of the outcome, on the scale of effects."""
         return family_of(y, self.outcome, self.effect_scale, arms)
 
     def max_resamples(self, n_features: int) -> int:
-        """Resamples of a feature, at most; none where the tail is analytic."""
+        """Maximum number of resamples per feature; 0 if the tail is analytic."""
         if not self.statistic.resamples:
             return 0
         return self.test.resolve_resamples(self.n_resamples, n_features, self.alpha, self.adjust)
@@ -115,7 +115,7 @@ def resolve_statistic(statistic: Any, device: str | None) -> Statistic:
 
 
 def resolve_test(test: ConditionalRandomizationTest | None, adjust: str) -> ConditionalRandomizationTest:
-    """How resampled statistics become p-values; refuses an adjustment that there is not."""
+    """Resolve how resampled statistics become p-values; refuses an unknown adjustment."""
     adjust_p_values([1.0], adjust)
     test = ConditionalRandomizationTest() if test is None else test
     test.validate()
@@ -123,15 +123,15 @@ def resolve_test(test: ConditionalRandomizationTest | None, adjust: str) -> Cond
 
 
 def on_device(component: Any, device: str | None) -> Any:
-    """A statistic or sampler made from its name, with the device set where it has such a setting."""
+    """A statistic or sampler made from its name, with the device set if it has that setting."""
     takes_device = device is not None and "device" in component.get_params()
     return component.set_params(device=device) if takes_device else component
 
 
 def agreeing_sampler(sampler: Any, statistic: Statistic, device: str | None) -> BaseSampler:
-    """A fresh sampler whose conditioning goes with the weights.
+    """A fresh sampler whose conditioning matches the statistic's weights.
 
-    Weights that do not follow a resampled feature are right only with a sampler that ignores the treatment.
+    Weights that do not follow a resampled feature are valid only with a sampler that ignores the treatment.
     """
     named = isinstance(sampler, str)
     chosen = resolve_sampler(sampler)
@@ -154,7 +154,7 @@ MIN_TRAIN_ROWS = 200
 def read_call(
     params: dict[str, Any], *table: Any, treated: Any = None, reference: Any = None, arms: Any = None, **columns: Any
 ) -> tuple[dict[str, Any], Given]:
-    """Settings of a selector and the arguments of its `fit`, with columns in the place of their names.
+    """Settings of a selector and arguments of its `fit`, with column names replaced by columns.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def read_call(
 
 
 def check_params(params: dict[str, Any]) -> None:
-    """Refuse settings that a selector cannot work with, whatever the table."""
+    """Refuse settings that are invalid for any table."""
     check_shared_settings(params["alpha"], params["cv"], params["outcome_transform"])
     most = params["max_train_rows"]
     if not isinstance(most, int | np.integer) or most < MIN_TRAIN_ROWS:
@@ -207,7 +207,7 @@ def check_params(params: dict[str, Any]) -> None:
 
 
 def check_runs(n: Any, name: str = "n", least: int = 1) -> None:
-    """Refuse a number of runs that is none."""
+    """Refuse an invalid number of runs."""
     if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < least:
         raise ValueError(f"{name} must be a whole number of at least {least}, not {n!r}")
 
@@ -222,19 +222,19 @@ def _check_scale(outcome: Any, effect_scale: Any, transform: Any) -> None:
 
 
 def check_level(name: str, value: Any) -> None:
-    """A level lies strictly between 0 and 1."""
+    """Refuse a level that is not strictly between 0 and 1."""
     if not isinstance(value, Real) or not 0 < float(value) < 1:
         raise ValueError(f"{name} must lie strictly between 0 and 1, not {value!r}")
 
 
 def check_positive(name: str, value: Any) -> None:
-    """Refuse anything but a finite number above 0."""
+    """Refuse anything but a positive finite number."""
     if not isinstance(value, Real) or not 0 < float(value) < math.inf:
         raise ValueError(f"{name} must be a finite number above 0, not {value!r}")
 
 
 def check_shared_settings(alpha: Any, cv: Any, outcome_transform: Any) -> None:
-    """Refuse values that no selector can work with."""
+    """Refuse values that are invalid for every selector."""
     check_level("alpha", alpha)
     if not isinstance(cv, int | np.integer) or cv < 2:
         raise ValueError(f"cv must be an integer of at least 2, not {cv!r}")

@@ -1,11 +1,11 @@
-"""The test of one feature: what rows add along its distribution, sums of that, and the tail of the sums.
+"""The test of one feature: contributions of rows along its distribution, their sums, and the tail of the sums.
 
-A statistic with an analytic tail says what every row adds at the observed value of a feature and at the points of its
-distribution (`statistics.contract.Terms`). These are added up: over the rows of a table in memory, which are kept so
-that the tail is exact, or over the blocks of a longer one. A statistic that says what a feature *changes* has sums for
-that beside: of the mean, where only the difference of the arms' locations follows the feature and the ratio of their
-scales stays at the row's own value; of the spread, where it is the other way round; and of the shape of residuals that
-location and scale follow the feature in.
+A statistic with an analytic tail gives the contribution of every row at the observed value of a feature and at the
+points of its distribution (`statistics.contract.Terms`). These are added: over the rows of a table in memory, which are
+kept so that the tail is exact, or over the blocks of a longer one. A statistic that can say what a feature *changes*
+has further sums: for the mean, where only the difference of the arms' locations follows the feature and the ratio of
+their scales keeps the row's own value; for the spread, with these roles exchanged; and for the shape of residuals whose
+location and scale follow the feature.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ NO_REUSE: Mapping[str, Reuse] = {}
 
 @dataclass(frozen=True)
 class Changes:
-    """P-values of what one feature changes, NaN where there is nothing to test.
+    """P-values of what one feature changes, NaN if there is nothing to test.
 
-    The hypotheses, each about the distribution of the outcome given all features and the treatment: the difference
+    Each hypothesis concerns the distribution of the outcome given all features and the treatment: the difference
     between the arms' locations does not depend on the feature, though the scale may; the ratio of their scales does
     not, though the locations may; their standardised residuals differ alike at all values of the feature. All are
-    centred, as the main test is, wherever the arms do not differ or the outcome does not depend on the feature. Where
-    only another part differs, what remains are errors of the models: a location that misses a bend of the feature's
-    effect in one arm looks like spread there.
+    centred, as the main test is, if the arms do not differ or the outcome does not depend on the feature. If only
+    another component differs, errors of the models remain: a location that misses a curvature of the feature's effect
+    in one arm looks like spread there.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Changes:
 
     @classmethod
     def none(cls, has_scale: bool) -> Changes:
-        """Those of a feature that models do not look at, and that gives no sign of its own."""
+        """Changes of a feature that models do not use and that has no direct signal."""
         return cls(1.0, 1.0, 1.0) if has_scale else cls(1.0, NAN, NAN)
 
 
@@ -87,17 +87,17 @@ class PartSums:
     scatter: float
 
     def __add__(self, other: PartSums) -> PartSums:
-        """The sums of both sets of rows."""
+        """Add the sums of other rows."""
         return PartSums(self.rows + other.rows, self.per_fold + other.per_fold, self.scatter + other.scatter)
 
-    def beyond_rows(self, reuse: Reuse | None) -> float:
-        """Variance of the sum beyond that of independent rows."""
+    def excess_variance(self, reuse: Reuse | None) -> float:
+        """Variance of the sum in excess of that of independent rows."""
         return self.scatter + (0.0 if reuse is None else reuse.variance(list(self.per_fold)))
 
 
 @dataclass(frozen=True)
 class UnitSums:
-    """Sums over rows for the tests of one feature, or of a group that is tested as one.
+    """Sums over rows for the tests of one feature, or of a group tested as one.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class UnitSums:
     def of(
         cls, terms: Terms, rows: ScoredRows, *, grouped: bool = False, draws: Ints | None = None, keep: bool = False
     ) -> UnitSums:
-        """Sums of what rows add.
+        """Sum the contributions of rows.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class UnitSums:
         return cls(parts, {name: DirectSums.of(along, *clusters) for name, along in directions.items()})
 
     def __add__(self, other: UnitSums) -> UnitSums:
-        """The sums of both sets of rows."""
+        """Add the sums of other rows."""
         for failed in (self, other):
             if failed.failure:
                 return failed
@@ -148,7 +148,7 @@ class UnitSums:
 
 
 def _check(terms: Terms, rows: ScoredRows) -> None:
-    """Refuse what is no sum over rows with a null distribution: it would pass for a feature that nothing follows."""
+    """Refuse terms without a null distribution, which would pass for a feature without effect."""
     n_rows = rows.block.y.size
     if terms.observed.shape != (n_rows,) or terms.values.shape[:1] != (n_rows,) or terms.values.ndim != 2:
         raise ValueError(
@@ -190,7 +190,7 @@ def outcome_of(
     two_sided: bool = False,
     **check: Any,
 ) -> AnalyticOutcome:
-    """The test of one feature by its sums.
+    """Test one feature by its sums.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def outcome_of(
     """
     part = sums.parts["test"]
     below = two_sided and part.rows.excess < 0
-    outcome = sums_test(-part.rows if below else part.rows, part.beyond_rows(reuse.get("test")), **check)
+    outcome = sums_test(-part.rows if below else part.rows, part.excess_variance(reuse.get("test")), **check)
     if two_sided:
         doubled = min(2 * outcome.p_value, 1.0)
         outcome = replace(
@@ -219,21 +219,21 @@ def outcome_of(
         )
     if "outcome" in sums.parts:
         prognosis = sums.parts["outcome"]
-        followed = sums_test(prognosis.rows, prognosis.beyond_rows(reuse.get("outcome")))
+        followed = sums_test(prognosis.rows, prognosis.excess_variance(reuse.get("outcome")))
         outcome = replace(outcome, prognostic_p_value=followed.p_value)
     direct = sums.directions.get("test")
     return outcome if direct is None else outcome.with_direct(direct.p_value(_freedom(direct, freedom)), direct.weight)
 
 
 def changes_of(sums: UnitSums, reuse: Mapping[str, Reuse], freedom: float, has_scale: bool) -> Changes:
-    """What a feature changes, by its sums; arguments as in `outcome_of`.
+    """Test what a feature changes by its sums; arguments as in `outcome_of`.
 
-    Of an outcome without a scale, such as a binary one, there is only the mean.
+    An outcome without a scale, such as a binary one, has a mean only.
     """
     p_values = {"mean": 1.0, "spread": 1.0 if has_scale else NAN, "shape": NAN}
     for name in p_values.keys() & sums.parts.keys():
         part = sums.parts[name]
-        p_values[name] = sums_test(part.rows, part.beyond_rows(reuse.get(name))).p_value
+        p_values[name] = sums_test(part.rows, part.excess_variance(reuse.get(name))).p_value
     for name in p_values.keys() & sums.directions.keys():
         direct = sums.directions[name]
         p_value = direct.p_value(_freedom(direct, freedom))
@@ -251,16 +251,15 @@ def _freedom(sums: DirectSums, freedom: float) -> float:
 
 @dataclass(frozen=True)
 class OverlapConditional:
-    r"""A feature's distribution given the others and the treatment, tilted by the chance to be in the other arm.
+    r"""Distribution of a feature given the others and treatment, tilted by the probability of the other arm.
 
     A row counts with ``a - e(x)`` in a comparison of the arms, and e may follow the feature. With p the distribution of
-    the feature given the others alone, its distribution in an arm is p times e or 1 - e, and tilted by the other of the
-    two it is
-    ``p e (1 - e)`` in both arms. A mean under it is the same for treated and control rows, so that what both arms have
-    in common drops out of ``(a - e)(h(x) - mean of h)``; and given the arm, ``(a - e(V))(h(V) - mean of h)`` has mean
-    zero, so that a feature on which the outcome does not depend is centred too. The untilted distribution does only the
-    latter, and only for weights that do not follow the feature. Where e does not depend on the feature, nothing
-    changes.
+    the feature given the others alone, its distribution in an arm is proportional to p times e or 1 - e, and tilted by
+    the other of the two it is ``p e (1 - e)`` in both arms. A mean under it is the same for treated and control rows,
+    so that what both arms have in common cancels in ``(a - e)(h(x) - mean of h)``; and given the arm, ``(a - e(V))(h(V)
+    - mean of h)`` has mean zero, so that a feature on which the outcome does not depend is centred too. The untilted
+    distribution achieves only the latter, and only for weights that do not follow the feature. If e does not depend on
+    the feature, nothing changes.
 
     Attributes
     ----------
@@ -293,15 +292,15 @@ class OverlapConditional:
         tilted /= tilted.sum(axis=1, keepdims=True)
         return points, tilted
 
-    def swept(self, weights: Array) -> OverlapConditional:
-        """The same with weights that were computed for all rows, unless levels are combined."""
+    def with_tilt(self, weights: Array) -> OverlapConditional:
+        """The same with weights precomputed for all rows, unless levels are combined."""
         gathered = any(m in self.propensity.table.level_columns for m in members_of(self.feature))
         return self if gathered else replace(self, weights=weights)
 
 
 @dataclass(frozen=True)
 class Sums:
-    """Everything that is added up over rows."""
+    """All sums over rows."""
 
     overlap: OverlapSums
     features: tuple[UnitSums, ...]  # of what is tested
@@ -309,19 +308,19 @@ class Sums:
     beyond: Array | None = None  # treatment less score, summed over clusters, shape (clusters, 1)
 
     def __add__(self, other: Sums) -> Sums:
-        """The sums of both sets of rows."""
+        """Add the sums of other rows."""
         features = tuple(map(operator.add, self.features, other.features))
         columns = tuple(map(operator.add, self.columns, other.columns))
         return Sums(self.overlap + other.overlap, features, columns, sum_of(self.beyond, other.beyond))
 
     @property
     def n_rows(self) -> int:
-        """Rows that were added up."""
+        """Number of rows in the sums."""
         return int(self.overlap.n_rows.sum())
 
     @property
     def overlap_of_clusters(self) -> OverlapSums:
-        """How comparable the arms are; the number of treated rows varies as that of clusters does."""
+        """Overlap of the arms, with the number of treated rows varying by cluster."""
         if self.beyond is None:
             return self.overlap
         treated, expected, variance = self.overlap.treated
@@ -372,7 +371,7 @@ class Plan(RowPass):
 def _unit_sums(
     unit: Unit, rule: ConditionalRule | JointRule | None, rows: ScoredRows, statistic: PreparedTerms | None
 ) -> UnitSums:
-    """Sums for one of the units; a rule that fails for these rows fails for the feature, not for the run."""
+    """Sums for one unit; a rule that fails on these rows fails the feature, not the run."""
     if rule is None or statistic is None:
         return UnitSums()
     block = rows.block

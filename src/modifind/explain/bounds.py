@@ -1,9 +1,9 @@
-"""Bounds along one feature on what no data identify: how the effect varies between units of the same feature value.
+"""Bounds on what the data do not identify: how the effect varies between units that share the value of a feature.
 
-The joint distribution of both potential outcomes cannot be known, but the distributions of each arm around a value of
-the feature bound it. `effect_bounds` shows the bounds with bands, `bounds_test` asks whether they change along the
-feature, `effect_distribution_bounds` asks how many gain at most so much, and `BoundDraws` serves all three from the
-same bootstrap draws.
+The joint distribution of the potential outcomes is not identified, but the distribution of each arm around a value of
+the feature bounds it. `effect_bounds` gives the bounds with bands, `bounds_test` tests whether they change along the
+feature, `effect_distribution_bounds` bounds the share of units whose effect is at most d, and `BoundDraws` serves all
+three from the same bootstrap draws.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def bounds_test(
 
 @dataclass(frozen=True)
 class BoundDraws:
-    """Bounds at points of a feature and how they move when rows are reweighted at random.
+    """Bounds at points of a feature and their bootstrap draws.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ class BoundDraws:
     def of(
         cls, given: GivenRows, higher_is_better: bool = True, n_bootstrap: int = 200, random_state: Any = None
     ) -> BoundDraws:
-        """Bounds and draws; parameters are those of `effect_bounds`."""
+        """Compute bounds and draws; parameters are those of `effect_bounds`."""
         check_draws(n_bootstrap)
         rows = given.arm_rows()
         kernels, values = feature_kernels(given.feature(gaps=False), rows.weights, given.bandwidth)
@@ -203,7 +203,7 @@ class BoundDraws:
         clusters: Clusters,
         measure: Measure = ALL,
     ) -> BoundDraws:
-        """Bounds and draws of checked rows, or of copies of them; `kernels` weight the rows at each of the `values`."""
+        """Bounds and draws of validated rows, or of copies of them; `kernels` weight the rows at each value."""
         priority = None if clusters.codes.size <= MAX_DRAWN else rng.permutation(clusters.count)[clusters.codes]
         distributions = [
             LocalDistribution.of(rows, kernel, higher_is_better, priority=priority, measure=measure)
@@ -218,9 +218,9 @@ class BoundDraws:
     def columns(self, level: float) -> dict[str, Array]:
         """Every bound with its confidence interval, by name.
 
-        Two intervals are put together: the normal one, and the reflected one, which is moved by the bias that the draws
-        show. Bounds are biased where the extreme of a difference of two distributions has several places. A bound near
-        the edge of its range keeps the edge in its interval while chance alone explains the distance.
+        Each interval is the union of the normal interval and the reflected one, which is shifted by the bias that the
+        draws show. Bounds are biased where the difference of two distributions attains its extreme at several points. A
+        bound near the edge of its range keeps the edge in its interval if chance alone can explain the distance.
         """
         tail, edges, ranges = (1.0 - level) / 2, EDGES[self.measure.ends], RANGES[self.measure.ends]
         lower, upper = np.quantile(self.shifts, (tail, 1.0 - tail), axis=0)
@@ -234,13 +234,13 @@ class BoundDraws:
 
     @property
     def support_columns(self) -> dict[str, Array]:
-        """Effective rows of each arm, and whether these are too few in one of them."""
+        """Effective rows of each arm, and whether either arm has too few."""
         treated, control = self.support.T
         low = np.any(self.support < MIN_BOUND_SUPPORT, axis=1)
         return {"support_treated": treated, "support_control": control, "low_support": low}
 
     def table(self, level: float = 0.95) -> pd.DataFrame:
-        """Bounds and their bands; `effect_bounds` describes the columns."""
+        """Bounds with their bands; see `effect_bounds` for the columns."""
         check_draws(level=level)
         shown: dict[str, Any] = {"value": self.values}
         for name, bound in self.columns(level).items():
@@ -250,7 +250,7 @@ class BoundDraws:
         return pd.DataFrame({**shown, **self.support_columns})
 
     def test(self) -> pd.DataFrame:
-        """Do the bounds change along the feature? `bounds_test` describes the table."""
+        """Test whether the bounds change along the feature; see `bounds_test` for the table."""
         records = []
         for k, name in enumerate(QUANTITIES):
             low, high = 2 * k, 2 * k + 1
@@ -286,10 +286,10 @@ def _largest_deviation(curve: Array, shifts: Array, support: Array) -> tuple[flo
 def feature_kernels(
     feature: GivenFeature, weights: Weights, bandwidth: float | None = None, most: int | None = None
 ) -> tuple[Iterator[Array], NDArray[Any]]:
-    """How much each row counts at each point of a feature, and the points as they are shown.
+    """Kernel weights of the rows at each point of a feature, and the points as displayed.
 
-    Of more than `most` points of a number as many are taken, evenly, with the first and the last; the last point is NaN
-    where values are missing.
+    Of more than `most` points of a continuous feature, `most` evenly spaced ones are kept, including the first and the
+    last; the last point is NaN if there are missing values.
     """
     column = feature.column
     if feature.labels is not None:
@@ -307,7 +307,7 @@ def feature_kernels(
 
 
 def near_points(column: Array, points: Array, bandwidth: float) -> Iterator[Array]:
-    """How much each row counts at each point: by the kernel, or rows of the very value where `bandwidth` is 0."""
+    """Kernel weights of the rows at each point; only rows of exactly that value count if `bandwidth` is 0."""
     for point in points:
         if bandwidth:
             yield gaussian_gram(np.array([point]), column, bandwidth)[0]
@@ -377,7 +377,7 @@ def effect_distribution_bounds(
 
 
 def _default_effects(rows: WeightedRows) -> Array:
-    """Zero, and effects that opposite ranks would give: from those who lose most to those who gain most."""
+    """Zero, and effects under opposite ranks: from the largest losses to the largest gains."""
     high, low = (
         Weights.of(rows.weights[arm]).quantiles(rows.y[arm], levels)
         for arm, levels in ((rows.treated, DEFAULT_LEVELS), (~rows.treated, DEFAULT_LEVELS[::-1]))
@@ -401,7 +401,7 @@ MAX_BOUND_POINTS = 13
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds along a column, as `effect_bounds` returns them, and what `bounds_test` says of them."""
+    """Bounds along a column from `effect_bounds`, and their test from `bounds_test`."""
 
     table: pd.DataFrame
     tests: pd.DataFrame

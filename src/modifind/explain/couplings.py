@@ -1,8 +1,8 @@
 """Sharp bounds on the distribution of an effect Y1 - Y0 when only the distributions of Y1 and of Y0 are known.
 
 Every function takes the outcomes of both arms, with optional weights, as two discrete distributions and returns the
-smallest and largest value that a joint distribution with these margins can have. Ties and atoms are handled exactly;
-nothing is put on a grid. docs/bounds.md has the formulas.
+smallest and largest value over all joint distributions with these margins. Ties and atoms are handled exactly; nothing
+is discretised to a grid. docs/bounds.md has the formulas.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def variance_bounds(
 def sd_bounds(
     treated: ArrayLike, control: ArrayLike, *, treated_weights: Weights = None, control_weights: Weights = None
 ) -> tuple[float, float]:
-    """Bounds on the standard deviation of the effect: roots of `variance_bounds`.
+    """Bounds on the standard deviation of the effect: square roots of `variance_bounds`.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def sd_bounds(
 def correlation_bounds(
     treated: ArrayLike, control: ArrayLike, *, treated_weights: Weights = None, control_weights: Weights = None
 ) -> tuple[float, float]:
-    """Bounds on the correlation of Y0 and Y1; NaN where the outcome of an arm is constant.
+    """Bounds on the correlation of Y0 and Y1; NaN if the outcome is constant in an arm.
 
     Parameters are those of `variance_bounds`.
 
@@ -202,7 +202,7 @@ def effect_quantile_bounds(
 
 
 def mean_squares(v1: Array, f1: Array, v0: Array, f0: Array) -> tuple[Array, Array]:
-    """E (Y1 - Y0)^2 when both have the same ranks, and when they have opposite ranks.
+    """E (Y1 - Y0)^2 under equal ranks and under opposite ranks.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def mean_squares(v1: Array, f1: Array, v0: Array, f0: Array) -> tuple[Array, Arr
 
 
 def same_ranks(v1: Array, f1: Array, v0: Array, f0: Array) -> Array:
-    """The first of `mean_squares`."""
+    """E (Y1 - Y0)^2 under equal ranks, the first of `mean_squares`."""
     ends = np.concatenate((f1, f0), axis=1)
     order = np.argsort(ends, axis=1, kind="stable")
     steps = np.diff(np.take_along_axis(ends, order, axis=1), axis=1, prepend=0.0)
@@ -286,7 +286,7 @@ def _coupled(treated: Any, control: Any, treated_weights: Any, control_weights: 
 
 
 def correlation(variance1: Any, variance0: Any, effect_variance: Any) -> Any:
-    """Correlation of Y1 and Y0 from three variances; NaN where an arm's is 0."""
+    """Correlation of Y1 and Y0 from three variances; NaN if the variance of an arm is 0."""
     scale = 2.0 * np.sqrt(variance1 * variance0)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.where(scale > 0, (variance1 + variance0 - effect_variance) / scale, np.nan)
@@ -310,7 +310,7 @@ def _conditionals(
 
 
 def _conditional(values: ArrayLike, weights: ArrayLike | None, name: str) -> tuple[Array, Array]:
-    """Distinct values in rising order and their cumulative probabilities."""
+    """Distinct values in ascending order and their cumulative probabilities."""
     outcomes = _finite(values, name).ravel()
     weighted = _finite(np.ones(outcomes.size) if weights is None else weights, f"{name}_weights").ravel()
     if weighted.size != outcomes.size:

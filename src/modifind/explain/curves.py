@@ -1,8 +1,8 @@
-"""How one feature moves the effect: distance, mean, spread, quantiles and densities of both arms along its values.
+"""Effect of one feature on the treatment effect: distance, mean, spread, quantiles and densities of both arms.
 
-Everything is a function of the two outcome distributions around a value of the feature, and these are local-linear
-averages of pseudo-outcomes (see `pseudo` and `local`). Bands are pointwise and come from a weighted bootstrap: every
-row gets an exponential random weight, averages are taken anew, models and scores stay as they are.
+Everything is a function of the two outcome distributions around a value of the feature, estimated by local-linear
+averages of pseudo-outcomes (see `pseudo` and `local`). Bands are pointwise, from a weighted bootstrap: every row gets
+an exponential random weight and averages are recomputed; models and scores are kept.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _explained(
     random_state: Any = None,
     **rows: Any,
 ) -> Explained:
-    """Curve and densities; `effect_curve` describes the arguments."""
+    """Curve and densities; see `effect_curve` for the arguments."""
     if n_bootstrap != 0 and n_bootstrap < 20:
         raise ValueError(f"n_bootstrap must be 0 or at least 20, not {n_bootstrap!r}")
     check_draws(level=level)

@@ -1,8 +1,8 @@
-"""How the arms compare: effects of all rows and of subgroups, with their standard errors.
+"""Average treatment effects, of all rows and of subgroups, with standard errors.
 
-The estimate is the doubly robust one: what models that have not seen a row expect of both arms, and the weighted
-average of their errors in each arm. It is a sum over rows, or over clusters, and its variance is that of the sum. The
-logarithm of a ratio is one by the delta method.
+The estimator is doubly robust: predictions for both arms from models that have not seen the row, corrected by the
+weighted average of their errors in each arm. The estimate is a sum over rows, or over clusters, from which its variance
+follows; for the logarithm of a ratio, by the delta method.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ ROUNDING = 1e-9  # of the outcome's standard deviation
 
 
 def is_ratio(name: str, outcomes: PseudoOutcomes) -> bool:
-    """Whether an effect is a ratio, whose band is even on the logarithm."""
+    """Whether an effect is a ratio, whose band is symmetric on the log scale."""
     return name == "amount_ratio" or (name in ("mean_effect", "any_effect") and outcomes.effect_scale != "difference")
 
 
 @dataclass(frozen=True)
 class ArmDistributions:
-    """Outcome distributions of control and treated (next to last axis), from averages of pseudo-outcomes.
+    """Outcome distributions of control and treated (second-to-last axis), from averages of pseudo-outcomes.
 
     Attributes
     ----------
@@ -52,16 +52,16 @@ class ArmDistributions:
 
     @classmethod
     def from_averages(cls, averages: Array) -> ArmDistributions:
-        """From an array of shape (..., 2, k) as it is: shares may leave [0, 1] and fall."""
+        """Take an array of shape (..., 2, k) as is: shares may lie outside [0, 1] and decrease."""
         mean = averages[..., 0]
         return cls(mean, averages[..., 1] - mean**2, averages[..., N_MOMENTS:])
 
     @classmethod
     def of(cls, averages: Array) -> ArmDistributions:
-        """From an array of shape (..., 2, k).
+        """Make distributions from an array of shape (..., 2, k).
 
-        Averages of pseudo-outcomes may leave [0, 1] and fall; sorted, they are a distribution function again, no
-        further from the true one than before.
+        Averages of pseudo-outcomes may lie outside [0, 1] and decrease; clipped and sorted, they are a distribution
+        function again, no further from the true one.
         """
         raw = cls.from_averages(averages)
         cumulative = np.sort(np.clip(raw.cumulative, 0.0, 1.0), axis=-1)
@@ -71,11 +71,11 @@ class ArmDistributions:
 
     @property
     def increments(self) -> Array:
-        """Probability of each mark, or between it and the one before."""
+        """Probability mass between each mark and the one before it."""
         return np.diff(self.cumulative, axis=-1, prepend=0.0)
 
     def quantile(self, share: float, marks: Array, steps: NDArray[np.bool_]) -> Array:
-        """Quantiles; up to a mark that is no step the distribution function is taken as a straight line."""
+        """Quantiles; between marks that are not steps the distribution function is interpolated linearly."""
         # Sums of rounded numbers: a share that is reached but for rounding is reached.
         above = np.minimum((self.cumulative < share - 1e-12).sum(axis=-1), marks.size - 1)
         below = np.maximum(above - 1, 0)
@@ -86,7 +86,7 @@ class ArmDistributions:
         return np.where(np.isnan(self.mean), np.nan, np.where(steps[above], marks[above], between))
 
     def effect(self, name: str, outcomes: PseudoOutcomes) -> Array:
-        """The effect on the average, on the chance of any or on the amount; NaN where it has no meaning."""
+        """Effect on the average, on the chance of any or on the amount; NaN where undefined."""
         with np.errstate(divide="ignore", invalid="ignore"):
             if name == "mean_effect" and outcomes.effect_scale == "odds_ratio":
                 weight, cuts = self._cut_weights, self.cumulative[..., :-1]
@@ -98,8 +98,8 @@ class ArmDistributions:
             above = (levels > ROUNDING * outcomes.unit).all(axis=-1)
             return np.where(above, levels[..., 1] / levels[..., 0], np.nan)
 
-    def log_moves(self, name: str, drawn: ArmDistributions, outcomes: PseudoOutcomes) -> Array:
-        """How far draws move the logarithm of a ratio, by the delta method: around small averages no draw runs away."""
+    def log_deviations(self, name: str, drawn: ArmDistributions, outcomes: PseudoOutcomes) -> Array:
+        """Bootstrap deviations of the log ratio by the delta method, which stays stable around small averages."""
         with np.errstate(divide="ignore", invalid="ignore"):
             if name == "mean_effect" and outcomes.effect_scale == "odds_ratio":
                 weight, cuts = self._cut_weights, self.cumulative[..., :-1]
@@ -114,13 +114,13 @@ class ArmDistributions:
 
     @property
     def _cut_weights(self) -> Array:
-        """Of several levels the odds ratios of all cuts count that both arms can tell, each with its information."""
+        """Information of the odds ratio at each cut between ordered levels; zero unless both arms identify it."""
         cuts = self.cumulative[..., :-1]
         middle, known = cuts.mean(axis=-2), ((cuts > 0) & (cuts < 1)).all(axis=-2)
         return np.where(known, middle * (1.0 - middle), 0.0)
 
     def _levels(self, name: str, outcomes: PseudoOutcomes) -> Array:
-        """What is compared, in each arm: an average, a risk, or the average of amounts above zero."""
+        """The quantity compared, in each arm: an average, a risk, or the average of amounts above zero."""
         if name == "amount_ratio":
             with np.errstate(divide="ignore", invalid="ignore"):
                 return np.where(self._risks > 0, self._means(outcomes) / self._risks, np.nan)
@@ -131,7 +131,7 @@ class ArmDistributions:
 
     @property
     def _risks(self) -> Array:
-        """Chance to be above the lowest outcome, which is the first mark."""
+        """Probability of being above the lowest outcome, which is the first mark."""
         return 1.0 - self.cumulative[..., 0]
 
     def _means(self, outcomes: PseudoOutcomes) -> Array:
@@ -166,7 +166,7 @@ class AverageEffects:
 
     @classmethod
     def of(cls, outcomes: PseudoOutcomes, expected: Array, errors: Array, rows: Any = slice(None)) -> AverageEffects:
-        """Average effects on functions of the outcome, of all rows or of some.
+        """Average effects on functions of the outcome, over all rows or a subset.
 
         Parameters
         ----------
@@ -184,10 +184,10 @@ class AverageEffects:
 
     @classmethod
     def of_log_ratio(cls, outcomes: PseudoOutcomes, rows: Any = slice(None)) -> AverageEffects:
-        """The logarithm of the effect on the average, where the arms are compared by a ratio or an odds ratio.
+        """Log ratio or log odds ratio of the average outcomes.
 
-        NaN where an arm has nothing above the lowest outcome. Cuts between levels of which an arm is on one side alone
-        do not count: a doubly robust average of zeros is zero but for a remainder.
+        NaN if an arm has nothing above the lowest outcome. Cuts between levels do not count if an arm lies on one side
+        only: there, a doubly robust average of zeros is zero up to a remainder.
         """
         averages, terms = _arm_averages(outcomes, outcomes.expected[rows], outcomes.errors[rows], rows)
         below = _observed_shares(outcomes, rows)
@@ -198,12 +198,12 @@ class AverageEffects:
         arms = ArmDistributions.from_averages(averages[None])
         with np.errstate(divide="ignore", invalid="ignore"):
             estimate = np.log(arms.effect("mean_effect", outcomes))
-        moved = arms.log_moves("mean_effect", ArmDistributions.from_averages(averages + terms), outcomes)
+        moved = arms.log_deviations("mean_effect", ArmDistributions.from_averages(averages + terms), outcomes)
         return cls._from_terms(outcomes, estimate, moved[:, None], rows)
 
     @classmethod
     def _from_terms(cls, outcomes: PseudoOutcomes, estimate: Array, terms: Array, rows: Any) -> AverageEffects:
-        """From what each row adds to the error of the estimate."""
+        """Make effects from each row's contribution to the error of the estimate."""
         row_terms, in_arm = terms, _in_arm(outcomes, rows)
         mass = in_arm.sum(axis=0)
         clusters = outcomes.clusters[rows]
@@ -216,34 +216,34 @@ class AverageEffects:
 
     @property
     def covariance(self) -> Array:
-        """Of the estimates, shape (k, k)."""
+        """Covariance of the estimates, shape (k, k)."""
         return self.terms.T @ self.terms
 
     @property
     def standard_error(self) -> Array:
-        """Of each estimate."""
+        """Standard error of each estimate."""
         return np.sqrt(np.einsum("ij,ij->j", self.terms, self.terms))
 
     @property
     def statistic(self) -> float:
-        """The first estimate in standard errors; NaN where there is no error."""
+        """The first estimate divided by its standard error; NaN if that is zero."""
         error = float(self.standard_error[0])
         return float(self.estimate[0]) / error if error > 0 else np.nan
 
     @property
     def p_value(self) -> float:
-        """Two-sided, of whether the first estimate is zero; 1 where there is no error that could tell."""
+        """Two-sided p-value of the first estimate being zero; 1 if its standard error is zero."""
         p_value = float(2.0 * student_t.sf(abs(self.statistic), self.freedom))
         return 1.0 if np.isnan(p_value) else max(p_value, SMALLEST)
 
     def limits(self, level: float = 0.95) -> tuple[float, float]:
-        """Of the first estimate."""
+        """Confidence limits of the first estimate."""
         reach = float(student_t.isf((1.0 - level) / 2.0, self.freedom)) * float(self.standard_error[0])
         return float(self.estimate[0]) - reach, float(self.estimate[0]) + reach
 
 
 def _observed_shares(outcomes: PseudoOutcomes, rows: Any) -> Array:
-    """Shares of each arm's rows that are up to every mark, shape (2, marks), as observed."""
+    """Observed distribution function of each arm at the marks, shape (2, marks)."""
     arms = outcomes.arms[rows]
     expected = outcomes.expected[rows][np.arange(arms.size), arms, N_MOMENTS:]
     observed = np.round(outcomes.errors[rows][:, N_MOMENTS:] + expected)
@@ -252,13 +252,13 @@ def _observed_shares(outcomes: PseudoOutcomes, rows: Any) -> Array:
 
 
 def _in_arm(outcomes: PseudoOutcomes, rows: Any) -> Array:
-    """How much rows count in the average of each arm's errors, shape (rows, 2)."""
+    """Weight of each row in the average error of each arm, shape (rows, 2)."""
     in_arm: Array = outcomes.arm_weights[rows, None] * np.equal(outcomes.arms[rows, None], [0, 1])
     return in_arm
 
 
 def _arm_averages(outcomes: PseudoOutcomes, expected: Array, errors: Array, rows: Any) -> tuple[Array, Array]:
-    """Averages of functions in both arms, shape (2, k), and what each row adds to their errors, shape (rows, 2, k)."""
+    """Averages of functions in both arms, shape (2, k), and error contributions of rows, shape (rows, 2, k)."""
     share, in_arm = outcomes.weights[rows] / outcomes.weights[rows].sum(), _in_arm(outcomes, rows)
     in_arm /= in_arm.sum(axis=0)
     modelled, corrections = np.tensordot(share, expected, 1), in_arm.T @ errors
@@ -268,9 +268,9 @@ def _arm_averages(outcomes: PseudoOutcomes, expected: Array, errors: Array, rows
 
 
 def effect_limits(outcomes: PseudoOutcomes, rows: Any = slice(None)) -> tuple[float, float, float, float, float]:
-    """The effect on the average of all rows or of some, its 95% limits, its standard error and degrees of freedom.
+    """Average effect over all rows or a subset, its 95% limits, standard error and degrees of freedom.
 
-    Effects are in the unit of the outcome, or ratios; the standard error is then that of the logarithm.
+    Effects are in units of the outcome, or ratios; the standard error of a ratio is that of its logarithm.
     """
     if outcomes.effect_scale == "difference":
         average = mean_effects(outcomes, rows)
@@ -283,7 +283,7 @@ def effect_limits(outcomes: PseudoOutcomes, rows: Any = slice(None)) -> tuple[fl
 
 
 def mean_effects(outcomes: PseudoOutcomes, rows: Any = slice(None)) -> AverageEffects:
-    """The average effect in standardised units of the outcome, of all rows or of some."""
+    """Average effect in standardised units of the outcome, over all rows or a subset."""
     return AverageEffects.of(outcomes, outcomes.expected[..., :1], outcomes.errors[:, :1], rows)
 
 
@@ -297,7 +297,7 @@ NUMBERS = ("effect", "low", "high", "se", "df")
 
 
 def subgroup_effects(outcomes: PseudoOutcomes, table: FeatureTable, units: Sequence[Unit]) -> pd.DataFrame:
-    """The average effect in every subgroup, adjusted for all features.
+    """Average effect in every subgroup, adjusted for all features.
 
     Parameters
     ----------
@@ -335,7 +335,7 @@ def _effect(outcomes: PseudoOutcomes, rows: NDArray[np.intp]) -> dict[str, float
 
 
 def _subgroups(column: Array, labels: tuple[Any, ...] | None, weights: Array) -> Iterator[tuple[str, NDArray[np.intp]]]:
-    """Names of the subgroups of a column in their order, each with its rows."""
+    """Names of a column's subgroups in order, each with its rows."""
     seen = ~np.isnan(column)
     if labels is not None:
         counts = np.bincount(column[seen].astype(np.intp), minlength=len(labels))
@@ -359,7 +359,7 @@ def _named(label: Any) -> str:
 
 
 def _edges(values: Array, weights: Array) -> tuple[Array, int]:
-    """Quartiles, rounded so that names of ranges are exact, and the decimals that they have."""
+    """Quartiles, rounded so that the names of ranges are exact, and their number of decimals."""
     edges = np.unique(Weights.of(weights).quantiles(values, np.array(QUARTILES)))
     extent = float(np.ptp(edges)) or abs(float(edges[0])) or 1.0
     decimals = 1 - math.floor(math.log10(extent))
@@ -369,7 +369,7 @@ def _edges(values: Array, weights: Array) -> tuple[Array, int]:
 
 
 def _quarters(edges: Array, decimals: int) -> list[str]:
-    """Names of the ranges between the edges.
+    """Names of the ranges between quartiles.
 
     Examples
     --------

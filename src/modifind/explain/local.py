@@ -1,7 +1,7 @@
-"""Averages around the values of a feature, and how they move when rows are reweighted at random.
+"""Local averages around values of a feature and their weighted bootstrap.
 
-Rows are first put into cells of neighbouring values, or into their categories. All that an average needs are sums over
-the rows of each cell, so that two hundred reweighted tables cost little more than one.
+Rows are first binned into cells of neighbouring values, or into their categories. An average then needs only sums over
+the rows of each cell, so that two hundred bootstrap draws cost little more than one.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ MIN_SLOPED_SPREAD = 1e-3
 
 
 def curve_points(column: Array, n_levels: int, weights: Weights | None = None) -> Array:
-    """Where a curve is evaluated: all categories, or up to 25 quantiles of a continuous column."""
+    """Points at which a curve is evaluated: all categories, or up to 25 quantiles of a continuous column."""
     if n_levels:
         return np.arange(n_levels, dtype=np.float64)
     return np.unique(Weights.of(weights, column.size).quantiles(column, np.linspace(0.02, 0.98, MAX_CURVE_POINTS)))
 
 
 def local_bandwidth(column: Array, weights: Weights | None = None) -> float:
-    """Bandwidth h of the kernel exp(-(u - v)^2 / h^2) that looks at what happens near a value.
+    """Bandwidth h of the kernel exp(-(u - v)^2 / h^2) for local averages.
 
-    The kernel's standard deviation is n^(-1/4) of the column's, or of its interquartile range in normal units where
-    that is smaller: a little less than what is best for a mean, so that the bias is small beside the chance error.
+    The kernel's standard deviation is n^(-1/4) times that of the column, or times its interquartile range in normal
+    units if that is smaller: slightly less than optimal for a mean, so that the bias is small relative to the standard
+    error.
 
     Examples
     --------
@@ -91,7 +92,7 @@ class Neighbourhoods:
         points: Array | None = None,
         bandwidth: float | None = None,
     ) -> Neighbourhoods:
-        """Points and cells of a column of codes, or of values with NaN where they are missing."""
+        """Points and cells of a column of codes, or of values that are NaN where missing."""
         counts = Weights.of(weights, column.size)
         if (counts.values == counts.values[0]).all():
             counts = Weights.alike(column.size)
@@ -119,7 +120,7 @@ class Neighbourhoods:
 
     @property
     def n_cells(self) -> int:
-        """How many cells there are."""
+        """Number of cells."""
         return self.kernel.shape[1]
 
     def average(self, design: Array, sums: Array) -> Array:
@@ -153,10 +154,10 @@ class Neighbourhoods:
         return weights @ sums
 
     def leverage(self, outcomes: PseudoOutcomes, source: NDArray[np.intp]) -> Array:
-        """Share that rows of one source have of the average of their arm around themselves, the slope left aside.
+        """Share of one source's rows in the average of their arm around themselves, ignoring the slope.
 
-        Of a row that is its own source this is its weight over that of the rows around it. Rows of a cluster whose
-        values are far apart do not add up: each of them has only its neighbours' averages.
+        For a row that is its own source this is its weight divided by that of the rows around it. Rows of a cluster
+        whose values are far apart do not add up: each affects only the averages near it.
         """
         top, bottom = np.zeros((2, int(source.max()) + 1))
         for arm in (0, 1):
@@ -170,7 +171,7 @@ class Neighbourhoods:
         return top / np.maximum(bottom, np.finfo(np.float64).tiny)
 
     def support(self, weights: Array, source: Ints | None = None) -> Array:
-        """Effective number of rows around each point, for rows of these weights; of sources where they are given."""
+        """Effective number of rows around each point, or of sources if they are given."""
         first = np.bincount(self.cell, weights, minlength=self.n_cells)
         if source is None:
             bottom = self.kernel**2 @ np.bincount(self.cell, weights**2, minlength=self.n_cells)
@@ -185,13 +186,13 @@ class Neighbourhoods:
         return sparse.csr_array((weights, (source, self.cell)), shape=(int(source.max()) + 1, self.n_cells))
 
     def _blocks(self, mass: Any) -> Iterator[slice]:
-        """Sources of which a table by cells is small."""
+        """Blocks of sources whose table by cells is small."""
         step = max(1, BLOCK_ENTRIES // self.n_cells)
         return (slice(start, start + step) for start in range(0, mass.shape[0], step))
 
 
 def _cells(column: Array, weights: Weights) -> tuple[NDArray[np.intp], Array]:
-    """Cell of every value and the cells' means."""
+    """Cell of every value and the means of the cells."""
     distinct = np.unique(column)
     if distinct.size > MAX_CURVE_CELLS:
         # Every cell has about as many rows; a value that many rows share is a cell of its own.
@@ -207,7 +208,7 @@ def _cells(column: Array, weights: Weights) -> tuple[NDArray[np.intp], Array]:
 
 @dataclass(frozen=True)
 class Averages:
-    """Averages of functions of the outcome in both arms: of the table, and of its reweighted copies.
+    """Averages of functions of the outcome in both arms: of the table, and of its bootstrap draws.
 
     Attributes
     ----------
@@ -222,7 +223,7 @@ class Averages:
 
     @classmethod
     def of(cls, places: Neighbourhoods, outcomes: PseudoOutcomes, n_draws: int, rng: np.random.Generator) -> Averages:
-        """Averages around the points of a feature; `places` are those of the rows that `outcomes` has."""
+        """Averages around the points of a feature; `places` are the neighbourhoods of the rows in `outcomes`."""
         units = _Units.of(places, outcomes, rng)
         estimate = units.averages(places, np.ones((1, units.n_weights)))[0]
         draws = np.empty((n_draws, *estimate.shape))
@@ -235,14 +236,15 @@ class Averages:
 
 @dataclass(frozen=True)
 class _Units:
-    """Sums over what is reweighted as one: a row, a random group of rows of a cell, or a cluster's rows in a cell.
+    """Sums over the units of the bootstrap: a row, a random group of rows of a cell, or a cluster's rows in a cell.
 
-    Units are in the order of their cells, and those of cell c stand from ``starts[c]`` to ``starts[c + 1]``. `source`
-    says which random weight a unit has. Columns of `sums` are the rows' weight, that of each arm, what is expected in
-    both arms and the weighted errors of both arms.
+    Units are sorted by cell; those of cell c are ``starts[c]`` to ``starts[c + 1]``. `source` is the index of a unit's
+    random weight. Columns of `sums` are the rows' weight, that of each arm, the predictions for both arms and the
+    weighted errors of both arms.
 
-    `stretch` is how far random weights move from 1. A row that has much of the average around it draws the average
-    to itself, and its error is smaller than that of a new row; its weight moves the more.
+    `stretch` scales how far random weights move from 1. A row with much of the weight in the average around it pulls
+    the average towards itself, so that its residual is smaller than that of a new row; its weight is perturbed more to
+    compensate.
     """
 
     starts: NDArray[np.intp]
@@ -276,7 +278,7 @@ class _Units:
 
     @property
     def n_weights(self) -> int:
-        """How many random weights there are."""
+        """Number of random weights."""
         return self.stretch.size
 
     def averages(self, places: Neighbourhoods, weights: Array) -> Array:

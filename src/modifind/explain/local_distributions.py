@@ -1,4 +1,4 @@
-"""Outcome distributions of both arms around a value of a feature, their bounds, and those of reweighted rows."""
+"""Outcome distributions of both arms around a value of a feature, their bounds, and bootstrap draws of both."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NEGLIGIBLE = 1e-10
 
 @dataclass(frozen=True)
 class WeightedRows:
-    """Rows in the order of their outcomes, with the weights of their arm; `order` has their former places."""
+    """Rows sorted by outcome, with the weights of their arm; `order` has their original positions."""
 
     order: NDArray[np.intp]
     y: Array
@@ -48,14 +48,14 @@ class WeightedRows:
 
     @classmethod
     def of(cls, rows: ArmRows) -> WeightedRows:
-        """Rows that count by their weight in the population and by the inverse probability of their arm."""
+        """Weight rows by their population weight times the inverse probability of their arm."""
         weights = population_weights(rows.scores, rows.population, rows.weights).values
         own_weights = weights / weights.max() * (1.0 / np.where(rows.arms == 1, rows.scores, 1.0 - rows.scores))
         order = np.argsort(rows.y, kind="stable")
         return cls(order, rows.y[order], rows.arms[order] == 1, own_weights[order])
 
     def shifted(self, effect: float) -> WeightedRows:
-        """The same rows once `effect` is added to the outcomes of the control; what differs by rounding is the same."""
+        """The rows with `effect` added to the control outcomes, equating values that differ by rounding only."""
         if not effect:
             return self
         moved = np.where(self.treated, self.y, self.y + effect)
@@ -69,10 +69,10 @@ class WeightedRows:
 
 @dataclass(frozen=True)
 class Cells:
-    """Groups of neighbouring outcomes: their values in each arm and a matrix that adds up the weights of rows.
+    """Groups of neighbouring outcomes: their values in each arm and a matrix that sums the weights of rows.
 
-    `sums` has one row per cell and arm, treated first. `single` says which cells hold a single value, where P(Y < v)
-    and P(Y <= v) differ.
+    `sums` has one row per cell and arm, treated first. `single` marks the cells with a single value, where P(Y < v) and
+    P(Y <= v) differ.
     """
 
     treated: Array
@@ -83,7 +83,7 @@ class Cells:
 
     @classmethod
     def exact(cls, part: LocalPart, n_rows: int) -> Cells:
-        """A cell for every value."""
+        """One cell for every value."""
         value = np.cumsum(np.diff(part.y, prepend=part.y[0]) != 0)
         return cls.of(value, np.ones(value[-1] + 1, dtype=bool), part, n_rows)
 
@@ -96,7 +96,7 @@ class Cells:
 
     @classmethod
     def of(cls, cell: NDArray[np.intp], single: NDArray[np.bool_], part: LocalPart, n_rows: int) -> Cells:
-        """Cells of the rows of a local distribution; `cell` has each row's."""
+        """Cells of the rows of a local distribution; `cell` is the cell of each row."""
         n_cells = single.size
         place = cell + np.where(part.treated, 0, n_cells)
         mass = np.bincount(place, part.weights, minlength=2 * n_cells)
@@ -111,7 +111,7 @@ class Cells:
         return cls(treated, control, single, sums, unit)
 
     def bounds(self, distributions: tuple[Array, Array], higher_is_better: bool) -> Array:
-        """Bounds in the order of `ENDS` of distributions that `cumulative` returned; one row per draw."""
+        """Bounds, ordered as in `ENDS`, of distributions from `cumulative`; one row per draw."""
         shares = self.shares(distributions, higher_is_better)
         f1, f0 = distributions
         v1, f1, v0, f0 = self._occupied(f1, f0)
@@ -126,10 +126,10 @@ class Cells:
         return np.column_stack(share_bounds(*self._arms(*distributions, higher_is_better)))
 
     def off_edge(self, distributions: tuple[Array, Array], higher_is_better: bool) -> Array:
-        """How far from `EDGES` chance puts a bound whose true place is there, all else alike; 0 without an edge.
+        """Distance from `EDGES` that chance gives a bound whose true value is there; 0 for bounds without an edge.
 
-        Each arm's distribution under a draw is compared with its distribution under equal weights, as each arm's
-        distribution under equal weights compares with the true one. The arms' distances are added up.
+        A draw's distribution in each arm is compared with that under equal weights, which differs from the true one in
+        the same way. The distances of the two arms are added.
         """
         f1, f0 = distributions
         g1, g0 = self.equal
@@ -153,13 +153,13 @@ class Cells:
 
     @cached_property
     def equal(self) -> tuple[Array, Array]:
-        """What `cumulative` is under equal weights."""
+        """The result of `cumulative` under equal weights."""
         return self._cumulative(np.asarray(self.sums.sum(axis=1)).reshape(1, -1))
 
     def cumulative(self, draws: Array) -> tuple[Array, Array]:
-        """P(Y <= v) of the treated and of the control at the last value of each cell, one row per draw.
+        """P(Y <= v) of treated and control at the last value of each cell, one row per draw.
 
-        Rows have the weights of the draws, shape (n_rows, draws).
+        Rows are weighted by the draws, shape (n_rows, draws).
         """
         return self._cumulative((self.sums @ draws).T)
 
@@ -168,24 +168,24 @@ class Cells:
         return f1 / f1[:, -1:], f0 / f0[:, -1:]
 
     def _arms(self, f1: Array, f0: Array, higher_is_better: bool) -> tuple[Array, Array, Array, Array]:
-        """What `share_bounds` asks for; who gains from lower outcomes gains from higher ones with the arms swapped."""
+        """Arguments of `share_bounds`; if lower outcomes are better, the arms are swapped."""
         first, second = (f1, f0) if higher_is_better else (f0, f1)
         return first, self._before(first), second, self._before(second)
 
     def _before(self, f: Array) -> Array:
-        """P(Y < v) at the last value v of each cell; P(Y <= v) in a cell of many values, none of which is heavy."""
+        """P(Y < v) at the last value v of each cell; P(Y <= v) in a cell of many values of little weight."""
         previous = np.concatenate((np.zeros((f.shape[0], 1)), f[:, :-1]), axis=1)
         return np.where(self.single, previous, f)
 
     def _occupied(self, f1: Array, f0: Array) -> tuple[Array, Array, Array, Array]:
-        """Values and cumulative probabilities of each arm in the cells where it has rows."""
+        """Values and cumulative probabilities of each arm in the cells that contain rows of it."""
         filled = np.diff(self.sums.indptr) > 0
         own1, own0 = filled[: self.single.size], filled[self.single.size :]
         return self.treated[own1], f1[:, own1], self.control[own0], f0[:, own0]
 
 
 class Measure(NamedTuple):
-    """Some of the bounds `ENDS` of cells, and how far from their edges chance puts them."""
+    """A subset of the bounds `ENDS` as a function of cells, and their distances from the edges under chance."""
 
     bounds: Callable[[Cells, tuple[Array, Array], bool], Array]
     off_edge: Callable[[Cells, tuple[Array, Array], bool], Array]
@@ -193,7 +193,7 @@ class Measure(NamedTuple):
 
     @property
     def n_ends(self) -> int:
-        """How many bounds there are."""
+        """Number of bounds."""
         return len(ENDS[self.ends])
 
 
@@ -203,7 +203,7 @@ SHARES = Measure(Cells.shares, Cells.shares_off_edge, slice(4, None))
 
 @dataclass(frozen=True)
 class LocalPart:
-    """Rows near a point in the order of their outcomes; weights add up to 1 in each arm, `rows` are their places."""
+    """Rows near a point, sorted by outcome; weights add up to 1 in each arm, `rows` are their positions."""
 
     y: Array
     treated: NDArray[np.bool_]
@@ -212,16 +212,16 @@ class LocalPart:
 
     @property
     def support(self) -> tuple[float, float]:
-        """Effective rows, treated and control."""
+        """Effective number of rows, treated and control."""
         treated, control = (1.0 / float(np.square(self.weights[arm]).sum()) for arm in (self.treated, ~self.treated))
         return treated, control
 
     def thinned(self, priority: Ints, most: int = MAX_DRAWN) -> tuple[LocalPart, float]:
-        """The rows of each arm that come first in `priority`, about `most`, and how much less all rows vary.
+        """The first rows of each arm in `priority`, about `most`, and the ratio of standard errors, all to these.
 
-        Errors of bounds fall with the root of the rows, or faster where a variance is at its edge: what the draws of
-        some rows show is then a little too much. All points choose by the same priority, so that the rows that two
-        points share stay shared.
+        Errors of bounds shrink with the square root of the number of rows, or faster for a variance at its edge, so
+        that draws from a subset slightly overstate them. All points use the same priority, so that rows shared by two
+        points stay shared.
         """
         turn = priority[self.rows]
         kept = np.ones(turn.size, dtype=bool)
@@ -239,9 +239,9 @@ class LocalPart:
 
 @dataclass(frozen=True)
 class LocalDistribution:
-    """Bounds at one point, from all values, and the cells that its bootstrap uses; no cells where an arm is empty.
+    """Bounds at one point from all values, and the cells for its bootstrap; no cells if an arm is empty.
 
-    Draws are multiplied by `scale` where they are of some of the rows only.
+    Draws from a subset of the rows are multiplied by `scale`.
     """
 
     estimate: Array
@@ -306,10 +306,10 @@ def bootstrap(
     rng: np.random.Generator,
     measure: Measure = ALL,
 ) -> tuple[Array, Array]:
-    """Bounds under exponential weights of the rows less those under equal ones, and `Cells.off_edge`.
+    """Deviations of the bounds under exponential row weights, and `Cells.off_edge`.
 
-    Both have shape (draws, points, bounds). The same weights serve all points, so that a draw's points belong together.
-    Rows of a cluster have the same weight.
+    Both have shape (draws, points, bounds). All points share the same weights, so that a draw is joint over the points.
+    Rows of a cluster share one weight.
     """
     shifts, off_edge = (np.full((n_draws, len(distributions), measure.n_ends), np.nan) for _ in range(2))
     block = max(1, min(BLOCK_DRAWS, BLOCK_ENTRIES // clusters.codes.size))
@@ -332,7 +332,7 @@ def bootstrap(
 
 
 def _group_values(mass: Array, max_cells: int) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Group neighbouring values: small groups in the tails, heavy values alone; whose group, and groups of one."""
+    """Groups of neighbouring values, and which hold a single value: small in the tails, heavy values alone."""
     middle = np.cumsum(mass) - mass / 2
     level = np.floor(max_cells / np.pi * np.arccos(np.clip(1.0 - 2.0 * middle, -1.0, 1.0)))
     heavy = mass > 1.0 / max_cells
@@ -349,6 +349,6 @@ def _moments(values: Array, cumulative: Array) -> tuple[Array, Array]:
 
 
 def _moved(values: Array, f: Array, g: Array) -> Array:
-    """Squared distance of two distributions of the same values once both have mean 0; the second has one row."""
+    """Squared distance between two distributions of the same values after centring both; the second has one row."""
     apart = same_ranks(values, f, values, np.broadcast_to(g, f.shape))
     return np.maximum(apart - (_moments(values, f)[0] - _moments(values, g)[0]) ** 2, 0.0)

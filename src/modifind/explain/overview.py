@@ -1,10 +1,10 @@
-"""What is said of a table as a whole: does the treatment do anything, and the same to all.
+"""Tests and effects for the table as a whole: does the treatment do anything, and the same for everyone.
 
-The tests of the average and of the distribution compare the arms by doubly robust averages of functions of the
-outcome, adjusted for the features: of the outcome itself, and of that beside the feature maps of a near and a wide
-Gaussian kernel, whose squared lengths are kernel treatment effects (Muandet et al. 2021; Martinez-Taboada et al. 2023).
-A near kernel sees any change of shape, a wide one shift and spread, and the average rare severe events, of which
-kernels see little. An explanation that fails is lost with a warning; the tests of the features stand.
+The tests of the average and of the distribution compare the arms by doubly robust averages of functions of the outcome,
+adjusted for the features: the outcome itself, and in addition the feature maps of a narrow and a wide Gaussian kernel,
+whose squared norms are kernel treatment effects (Muandet et al. 2021; Martinez-Taboada et al. 2023). A narrow kernel
+detects any change of shape, a wide one shift and spread, and the average detects rare severe events, to which kernels
+are insensitive. An explanation that fails is omitted with a warning; the tests of the features are unaffected.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Found = TypeVar("Found")
 
 
 def attempt(what: str, function: Callable[..., Found], *args: Any, **settings: Any) -> Found | None:
-    """What a function returns; None, and a warning that says what is missing, where it fails.
+    """Return the result of a function, or None with a warning that names what is missing if it fails.
 
-    Warnings that the user has made errors stay errors.
+    Warnings that the user has turned into errors stay errors.
 
     Examples
     --------
@@ -44,14 +44,17 @@ def attempt(what: str, function: Callable[..., Found], *args: Any, **settings: A
     >>> print(caught[0].message)
     feature 'age': its curve could not be found (ValueError: could not convert string to float: 'x'); p-values stand
     """
-    with attempting(what):
+    with errors_as_warnings(what):
         return function(*args, **settings)
     return None
 
 
 @contextmanager
-def attempting(what: str) -> Iterator[None]:
-    """Turn an error into a warning that says what is missing; warnings that the user has made errors stay errors."""
+def errors_as_warnings(what: str) -> Iterator[None]:
+    """Turn an error into a warning that names what is missing.
+
+    Warnings that the user has turned into errors stay errors.
+    """
     try:
         yield
     except Warning:
@@ -61,7 +64,7 @@ def attempting(what: str) -> Iterator[None]:
 
 
 def missing(what: str, why: str) -> str:
-    """Message about an explanation that failed."""
+    """Warning message for an explanation that failed."""
     return f"{what} could not be found ({why}); p-values stand"
 
 
@@ -93,7 +96,7 @@ DISTRIBUTION = "doubly robust kernel test with the average effect"
 
 
 def global_tests(outcomes: PseudoOutcomes, y_bandwidth: float, table: FeatureTable, n_rows: int) -> pd.DataFrame:
-    """Tests of whether the treatment changes the average outcome, and whether it changes the distribution.
+    """Test whether the treatment changes the average outcome, and whether it changes the distribution.
 
     Parameters
     ----------
@@ -125,10 +128,10 @@ def global_tests(outcomes: PseudoOutcomes, y_bandwidth: float, table: FeatureTab
 
 
 def with_features(tests: pd.DataFrame, p_values: Array) -> pd.DataFrame:
-    """The tests of a table, that of modification combined with those of the features.
+    """Combine the test of modification with the tests of the features.
 
     The score test looks at the average effect along all features at once, the features' tests at each of them and at
-    the whole distribution. Where there is no score test, the features' tests are all.
+    the whole distribution. Without a score test, only the features' tests are used.
     """
     statistic, p_value, method = float(p_values.min()), float(simes_p_values([p_values])[0]), FEATURES
     if "modification" in tests.index:
@@ -141,10 +144,11 @@ def with_features(tests: pd.DataFrame, p_values: Array) -> pd.DataFrame:
 
 
 def score_test(outcomes: PseudoOutcomes, effects: AverageEffects, design: Array) -> tuple[float, float]:
-    """Statistic and p-value of whether the average effect follows any linear function of the features.
+    """Statistic and p-value for the average effect depending on any linear function of the features.
 
-    Where the effect is the same for all, what a row adds to the error of the average effect has nothing to do with its
-    features. Tested are all linear functions at once, or of very many the widest (Hotelling's test of their products).
+    If the effect is the same for all, a row's contribution to the error of the average effect is unrelated to its
+    features. All linear functions are tested at once, or only the leading ones if there are very many (Hotelling's test
+    of their products).
     """
     centred = design - outcomes.weights @ design / outcomes.weights.sum()
     n_units = effects.terms.shape[0]
@@ -161,13 +165,13 @@ def score_test(outcomes: PseudoOutcomes, effects: AverageEffects, design: Array)
 
 
 def distribution_test(outcomes: PseudoOutcomes, mean: AverageEffects, bandwidth: float) -> tuple[float, float]:
-    """Statistic and p-value of whether the average or anything else of the outcome's distribution differs.
+    """Statistic and p-value for any difference in the outcome's distribution, the average included.
 
-    Tested is whether the average effects on the columns of both feature maps and on the outcome are all zero. They are
-    sums over rows or clusters, so that their covariance matrix is known and they are about normal. Along each of its
-    principal axes the square of the effect is divided by its variance plus a share of the largest one (a kernel Fisher
-    discriminant, Harchaoui et al. 2008), and the total is compared with that of normal variables of these variances: no
-    row is set aside and none is drawn again. The bandwidth is in standardised units of the outcome.
+    The null hypothesis is that the average effects on the outcome and on the columns of both feature maps are zero.
+    They are sums over rows or clusters, approximately normal with known covariance matrix. Along each principal axis
+    the squared effect is divided by its variance plus a share of the largest one (a kernel Fisher discriminant,
+    Harchaoui et al. 2008), and the sum is compared with that of normal variables of these variances; neither sample
+    splitting nor resampling is needed. The bandwidth is in standardised units of the outcome.
     """
     parts = [*(kernel_effects(outcomes, times * bandwidth) for times in (NEAR, WIDE)), mean]
     totals = [float((part.terms**2).sum()) for part in parts]
@@ -181,7 +185,7 @@ def distribution_test(outcomes: PseudoOutcomes, mean: AverageEffects, bandwidth:
 
 
 def kernel_effects(outcomes: PseudoOutcomes, bandwidth: float) -> AverageEffects:
-    """Difference between the arms' average feature maps; the bandwidth is in standardised units of the outcome."""
+    """Difference between the arms' mean feature maps; the bandwidth is in standardised units of the outcome."""
     root = outcomes.kernel_root(bandwidth)
     expected, errors = outcomes.expected[..., N_MOMENTS:].copy(), outcomes.errors[:, N_MOMENTS:].copy()
     expected[..., -1], errors[..., -1] = 1.0, 0.0  # no outcome is above the last mark
@@ -191,7 +195,7 @@ def kernel_effects(outcomes: PseudoOutcomes, bandwidth: float) -> AverageEffects
 
 @dataclass(frozen=True)
 class Overview:
-    """Effects for all rows together, tests of whether there are any, and effects by subgroup; empty by default."""
+    """Effects over all rows, tests of whether there are any, and effects by subgroup; empty by default."""
 
     overall: dict[str, float] = field(default_factory=dict)
     tests: pd.DataFrame = field(default_factory=no_tests)

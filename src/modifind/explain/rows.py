@@ -1,9 +1,9 @@
-"""Rows as they are given, and outcomes of both arms for every row, observed or not, that averages are taken of.
+"""Input rows, and pseudo-outcomes of both arms for every row.
 
-For a function g of the outcome, such as the outcome itself or whether it is below a threshold, the doubly robust
-average of g under arm a is that of ``m_a(x) + w_a (g(y) - m_a(x))``: what a cross-fitted model expects, and what rows
-of the arm, weighted by the inverse of their probability to be in it, tell of the model's error. It is right where
-either the model or the scores are. Without a model m_a is the weighted mean of the arm, and averages are those of
+For a function g of the outcome, such as the outcome itself or an indicator that it is below a threshold, the doubly
+robust average of g under arm a is that of ``m_a(x) + w_a (g(y) - m_a(x))``: the prediction of a cross-fitted model plus
+its error, estimated from rows of the arm weighted by the inverse probability of being in it. It is consistent if either
+the model or the scores are. Without a model m_a is the weighted mean of the arm, and the result is an average of
 weighted outcomes.
 """
 
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 MAX_EXPLAINED_ROWS = 30_000  # bands of so many rows are narrow, and all their pseudo-outcomes fit into memory
 MAX_OUTCOME_LEVELS = 12  # an outcome of no more distinct values is shown by their shares
 N_QUANTILES, N_STEPS = 36, 12
-HEAVY = 0.02  # share of the outcomes from which a value that several rows have is a step of the distribution function
+MIN_STEP_SHARE = (
+    0.02  # share of the outcomes from which a value that several rows have is a step of the distribution function
+)
 MIN_EIGENVALUE = 1e-10  # of the largest
 EDGE = 0.005  # share of the outcomes beyond either end of a drawn scale
 # Functions of the outcome before the indicators: the outcome and its square.
@@ -39,7 +41,7 @@ N_MOMENTS = 2
 
 @dataclass(frozen=True)
 class ArmRows:
-    """Rows of both arms, and how they count.
+    """Outcome, arm and weight of every row.
 
     Attributes
     ----------
@@ -72,14 +74,14 @@ class ArmRows:
         object.__setattr__(self, "clusters", Clusters.of(self.clusters, self.y.size))
 
     def part(self, rows: Ints) -> ArmRows:
-        """Some of the rows."""
+        """A subset of the rows."""
         columns = ("y", "arms", "scores", "weights", "clusters")
         return replace(self, **{name: getattr(self, name)[rows] for name in columns})
 
 
 @dataclass(frozen=True)
 class OutcomeModel:
-    """What is expected of every row in both arms, by models that have not seen it.
+    """Predictions for every row in both arms, from models that have not seen it.
 
     Attributes
     ----------
@@ -108,8 +110,7 @@ class OutcomeModel:
     ) -> Array:
         """Expectation of the outcome, of its square and of being at most each of the `marks`, shape (rows, 2 + marks).
 
-        `y` are the outcomes of the rows, in units about an `origin`, and `own` says which of them are in the arm with
-        what weight.
+        `y` are the outcomes of the rows relative to `origin`, and `own` are their weights in the arm.
         """
         location, scale = self.location[rows, arm], self.scale[rows, arm]
         return self.family.expected(location, scale, self.shapes[arm], marks, y, own, origin)
@@ -117,7 +118,7 @@ class OutcomeModel:
 
 @dataclass(frozen=True)
 class PseudoOutcomes:
-    """Functions of the outcome for every row: expected in both arms, and the error of that in the row's own arm.
+    """Functions of the outcome for every row: predictions for both arms, and the prediction error in the observed arm.
 
     Attributes
     ----------
@@ -167,11 +168,11 @@ class PseudoOutcomes:
 
     @property
     def atoms(self) -> Array:
-        """Where the probability between one mark and the next is taken to be."""
+        """Assumed location of the probability mass between one mark and the next."""
         return np.where(self.steps, self.marks, (self.marks + np.append(self.marks[0], self.marks[:-1])) / 2)
 
     def kernel_root(self, bandwidth: float) -> Array:
-        """Feature map of a Gaussian kernel at the atoms, shape (marks, r): few columns give all of its products."""
+        """Feature map of a Gaussian kernel at the atoms, shape (marks, r), of low rank r."""
         values, vectors = np.linalg.eigh(gaussian_gram(self.atoms, self.atoms, bandwidth))
         kept = values > MIN_EIGENVALUE * values[-1]
         return vectors[:, kept] * np.sqrt(values[kept])
@@ -185,7 +186,7 @@ class PseudoOutcomes:
         seed: np.random.SeedSequence | None = None,
         max_rows: int = MAX_EXPLAINED_ROWS,
     ) -> PseudoOutcomes:
-        """Pseudo-outcomes of a table.
+        """Compute the pseudo-outcomes of a table.
 
         Parameters
         ----------
@@ -223,10 +224,10 @@ class PseudoOutcomes:
 
 
 def outcome_marks(y: Array, weights: Array) -> tuple[Array, NDArray[np.bool_], bool]:
-    """Values that distribution functions are taken at, which of them are steps, and whether they are all values of y.
+    """Marks of distribution functions, which of them are steps, and whether they are all values of y.
 
-    Half a hundred quantiles, where most rows are, and even steps between. A value that many rows share and the value
-    before it are both marks, with none between: the distribution function jumps there.
+    About fifty quantiles, where most rows are, and evenly spaced values. A value shared by many rows and the value
+    before it are both marks with none between, because the distribution function jumps there.
 
     Examples
     --------
@@ -240,7 +241,7 @@ def outcome_marks(y: Array, weights: Array) -> tuple[Array, NDArray[np.bool_], b
     inner = counted.quantiles(y, (np.arange(N_QUANTILES) + 0.5) / N_QUANTILES)
     low, high = counted.quantiles(y, np.array([EDGE, 1 - EDGE]))
     mass = np.bincount(place.reshape(-1), weights)
-    heavy = np.flatnonzero((mass >= HEAVY * mass.sum()) & (counts > 1))
+    heavy = np.flatnonzero((mass >= MIN_STEP_SHARE * mass.sum()) & (counts > 1))
     before = distinct[np.maximum(heavy - 1, 0)]
     spread = np.concatenate((inner, np.linspace(low, high, N_STEPS)))
     between = np.searchsorted(distinct, spread, side="right")  # the next value above each
@@ -275,14 +276,14 @@ class GivenFeature:
         return 0 if self.labels is None else len(self.labels)
 
     def named(self, points: Array) -> NDArray[Any]:
-        """Points as they are shown: values, or labels of codes."""
+        """Points as displayed: values, or labels of codes."""
         if self.labels is None:
             return points
         return np.array(self.labels, dtype=object)[points.astype(np.intp)]
 
     @classmethod
     def read(cls, x: Any, points: Any, discrete: bool, *, gaps: bool) -> GivenFeature:
-        """Check and translate; values of a continuous feature may be missing where `gaps` are allowed."""
+        """Validate and encode; values of a continuous feature may be missing if `gaps` are allowed."""
         given = x if isinstance(x, pd.Series) else pd.Series(np.asarray(x))
         missing = given.isna().to_numpy()
         if missing.all() or (missing.any() and (discrete or not gaps)):
@@ -318,7 +319,7 @@ class GivenFeature:
 
 @dataclass(frozen=True)
 class GivenRows:
-    """A feature with the outcomes and arms of its rows, and where to look; `effect_curve` describes the fields."""
+    """A feature with outcomes and arms of its rows, and the points to evaluate; see `effect_curve` for the fields."""
 
     x: Any
     y: Any
@@ -332,12 +333,12 @@ class GivenRows:
     population: str = "all"
 
     def feature(self, *, gaps: bool) -> GivenFeature:
-        """The feature, checked."""
+        """The validated feature."""
         check_bandwidth(self.bandwidth)
         return GivenFeature.read(self.x, self.points, self.discrete, gaps=gaps)
 
     def arm_rows(self) -> ArmRows:
-        """Outcomes and arms, checked."""
+        """Validated outcomes and arms."""
         check_population(self.population)
         n_rows = np.asarray(self.x).shape[0]
         outcome = _numbers(self.y, "y", n_rows)
@@ -379,13 +380,13 @@ def _numbers(values: Any, name: str, n_rows: int, *, one_for_all: bool = False) 
 
 
 def check_bandwidth(given: float | None) -> None:
-    """Refuse a bandwidth that is no positive number."""
+    """Refuse a bandwidth that is not a positive number."""
     if given is not None and not 0 < given < np.inf:
         raise ValueError(f"bandwidth must be a positive number, not {given!r}")
 
 
 def check_draws(n_bootstrap: int = 20, level: float = 0.95) -> None:
-    """Refuse too few draws and a level that is none."""
+    """Refuse too few draws or an invalid level."""
     if n_bootstrap < 20:
         raise ValueError(f"n_bootstrap must be at least 20, not {n_bootstrap}")
     if not 0 < level < 1:

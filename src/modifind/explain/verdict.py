@@ -1,11 +1,11 @@
-"""What a feature changes, in one sentence of plain words.
+"""One plain sentence about what a feature changes.
 
-A sentence speaks only of a selected feature, and only of the parts whose own test is significant. Directions and
-numbers come from the feature's curve at its 10th, 50th and 90th percentile, or at its categories, and only where bands
-that hold at all of these points at once are apart. The curve is that of the feature alone, while the p-values are given
-all others: where features go together, a change can be sure without a direction that the curve would show, and the
-sentence then names none. An outcome of two values has nothing but its average to tell of, so that its figures are given
-in any case, without a direction where their limits overlap.
+A sentence covers selected features only, and only the components whose own test is significant. Directions and numbers
+come from the feature's curve at its 10th, 50th and 90th percentile, or at its categories, and are given only where
+bands that hold simultaneously at these points do not overlap. The curve is marginal while the p-values are conditional
+on all other features: with correlated features a change can be certain although the curve shows no direction, and the
+sentence then gives none. A binary outcome has only its average to report, so that its figures are always given, without
+a direction if their limits overlap.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_LABEL_LENGTH = 40
 MAX_FIGURES = 3
 MAX_NUMBER_LENGTH = 9
 MAX_MORE_DIGITS = 3
-SAME = 1e-9  # share of a number that is rounding
+ROUNDING_SHARE = 1e-9  # share of a number that is rounding
 FIRST, LAST = 0.02, 0.98  # percentiles between which the points of a curve are evenly spread
 Format = Callable[[Sequence[float]], list[str]]
 
@@ -47,7 +47,7 @@ def verdict(
     kind: str = "numeric",
     effect_scale: str = "difference",
 ) -> str:
-    """One sentence about one feature.
+    """Describe one feature in a sentence.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def verdict(
 
 
 def _unclear(changes: Mapping[str, Any] | pd.Series[Any], names: Mapping[str, str]) -> str:
-    """Of a feature that is selected though none of its parts is sure."""
+    """Clause for a selected feature none of whose components is significant."""
     raw = {part: float(changes.get(f"{part}_p", math.nan)) for part in PARTS}
     known = {part: p for part, p in raw.items() if not math.isnan(p)}
     if not known:
@@ -128,7 +128,7 @@ def _listed(names: list[str], last: str = "and") -> str:
 
 @dataclass(frozen=True)
 class ShownColumn:
-    """One column, as a sentence tells of it.
+    """One column as the sentence describes it.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class ShownColumn:
     percentiles: tuple[float, ...] = ()
 
     def shown_points(self) -> list[int]:
-        """The points of a continuous column that are nearest to its percentiles, each once."""
+        """The points of a continuous column nearest to its percentiles, without duplicates."""
         inner = np.flatnonzero(self.curve["value"].notna().to_numpy())
         at, wanted = FIRST + (LAST - FIRST) * np.arange(inner.size) / max(inner.size - 1, 1), np.array(SENTENCE_SHARES)
         if self.percentiles:
@@ -156,7 +156,7 @@ class ShownColumn:
 
 @dataclass(frozen=True)
 class _Points:
-    """What a curve says at the points that are told, with limits that hold at all of them at once."""
+    """Values of a curve at the points mentioned, with simultaneous limits."""
 
     values: list[Any]
     estimate: Array
@@ -165,7 +165,7 @@ class _Points:
 
     @classmethod
     def of(cls, shown: ShownColumn, effect: str, *, ratio: bool) -> _Points | None:
-        """None where there are no bands, or fewer than two points that rows support."""
+        """Points of a curve; None without bands or with fewer than two supported points."""
         curve = shown.curve
         if not {effect, f"{effect}_low", f"{effect}_high"} <= set(curve.columns):
             return None
@@ -181,7 +181,7 @@ class _Points:
             curve[name].to_numpy(dtype=np.float64)[places] for name in (effect, f"{effect}_low", f"{effect}_high")
         )
         if ratio:  # bands are even on the logarithm
-            estimate, low, high = (np.log(np.maximum(part, SAME)) for part in (estimate, low, high))
+            estimate, low, high = (np.log(np.maximum(part, ROUNDING_SHARE)) for part in (estimate, low, high))
         # Limits of each point at 95%, widened for all of them at once (Bonferroni).
         wider = float(norm.isf(0.025 / places.size) / norm.isf(0.025))
         values = curve["value"].iloc[places].tolist()
@@ -189,26 +189,26 @@ class _Points:
 
     @property
     def apart(self) -> tuple[int, int]:
-        """The points whose bands are furthest apart, the higher first."""
+        """The two points whose bands are furthest apart, the higher first."""
         return int(self.low.argmax()), int(self.high.argmin())
 
     @property
     def gap(self) -> float:
-        """How far apart these bands are, in units of the curve's range; below zero where they touch."""
+        """Gap between these bands, in units of the curve's range; negative if they overlap."""
         top, bottom = self.apart
         return float((self.low[top] - self.high[bottom]) / (np.ptp(self.estimate) or 1.0))
 
     def figures(self, form: Format, *places: int) -> list[str]:
-        """Estimates of some points with their limits."""
+        """Estimates at some points with their limits."""
         numbers = [float(part[k]) for k in places for part in (self.estimate, self.low, self.high)]
         shown = form(numbers)
         return [f"{shown[k]} ({shown[k + 1]} to {shown[k + 2]})" for k in range(0, len(shown), 3)]
 
 
 def _clause(columns: Mapping[str, ShownColumn], effect: str, subject: str, form: Format, always: bool) -> str | None:
-    """How one effect goes along a feature; along the column of a group that shows it best.
+    """Clause about one effect along a feature, or along the group's column that shows it best.
 
-    Without a direction there is nothing to tell, or with `always` the figures alone.
+    Without a direction it is empty, or with `always` the figures alone.
     """
     known = {
         column: points
@@ -226,7 +226,7 @@ def _clause(columns: Mapping[str, ShownColumn], effect: str, subject: str, form:
 
 
 def _figures(points: _Points, form: Format, kind: str) -> str:
-    """Estimates at all points, or at the lowest and the highest of many, in the order of the curve."""
+    """Estimates at all points, or at the lowest and highest of many, in curve order."""
     places = list(range(points.estimate.size))
     if len(places) > MAX_FIGURES:
         places = sorted({int(points.estimate.argmin()), int(points.estimate.argmax())})
@@ -250,7 +250,7 @@ def _by_level(points: _Points, form: Format) -> str:
 
 
 def _along(points: _Points, form: Format) -> str:
-    """Along a continuous feature: a rise, a fall, or a middle above or below an end."""
+    """Clause about a continuous feature: an increase, a decrease, or a middle above or below an end."""
     at = _digits(points.values)
     last = points.estimate.size - 1
     top, bottom = points.apart
@@ -273,26 +273,26 @@ def _along(points: _Points, form: Format) -> str:
 
 
 def _numbers(values: Sequence[float]) -> list[str]:
-    """Numbers with as many decimals as give the largest of them two digits, or more where they are close together."""
+    """Format numbers with two digits for the largest of them, or more if they are close together."""
     largest, extent = max(abs(value) for value in values), max(values) - min(values)
     decimals = 1 - math.floor(math.log10(largest)) if largest > 0 else 0
     # The range of what is told keeps its first digit.
-    decimals = max(decimals, -math.floor(math.log10(extent))) if extent > SAME * largest else decimals
-    return _told_apart(values, lambda value, more: _rounded(value, decimals + more))
+    decimals = max(decimals, -math.floor(math.log10(extent))) if extent > ROUNDING_SHARE * largest else decimals
+    return _distinct_texts(values, lambda value, more: _rounded(value, decimals + more))
 
 
 def _ratios(values: Sequence[float]) -> list[str]:
-    """Differences of logarithms as ratios."""
-    return _told_apart(values, lambda value, more: f"x{float(f'{math.exp(min(value, 700.0)):.{2 + more}g}'):g}")
+    """Format log differences as ratios."""
+    return _distinct_texts(values, lambda value, more: f"x{float(f'{math.exp(min(value, 700.0)):.{2 + more}g}'):g}")
 
 
 def _factors(values: Sequence[float]) -> list[str]:
-    """Logarithms of ratios as ratios."""
+    """Format log ratios as factors."""
     return _numbers([math.exp(min(value, 700.0)) for value in values])
 
 
-def _told_apart(values: Sequence[float], write: Callable[[float, int], str]) -> list[str]:
-    """Values written with as few more digits as tell them apart."""
+def _distinct_texts(values: Sequence[float], write: Callable[[float, int], str]) -> list[str]:
+    """Format values with as few additional digits as make them distinct."""
     for more in range(MAX_MORE_DIGITS + 1):
         shown = [write(value, more) for value in values]
         if len(set(shown)) == len(set(values)):
@@ -301,7 +301,7 @@ def _told_apart(values: Sequence[float], write: Callable[[float, int], str]) -> 
 
 
 def _digits(values: Sequence[Any]) -> list[str]:
-    """Values of a feature, in whole units or as many decimals as tell a hundredth of their range."""
+    """Format values of a feature as whole units, or with decimals that resolve a hundredth of their range."""
     numbers = [float(value) for value in values]
     extent = max(numbers) - min(numbers)
     decimals = 1 - math.floor(math.log10(extent)) if extent > 0 else 0

@@ -1,4 +1,4 @@
-"""Curves and densities of one feature: tables with bands, from the outcome distributions of both arms along it."""
+"""Curves and densities of one feature as tables with bands, from the outcome distributions of both arms."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MIN_VARIANCE = 1e-12  # of the outcome's
 
 @dataclass(frozen=True)
 class Explained:
-    """A curve and the densities at some of its points.
+    """A curve and the densities at a few of its points.
 
     Attributes
     ----------
@@ -49,12 +49,12 @@ class Explained:
 
 
 def effects_of(outcomes: PseudoOutcomes) -> tuple[str, ...]:
-    """Names of the effects that are shown: `EFFECTS`, and those on the parts of an amount that is often zero."""
+    """Names of the effects shown: `EFFECTS`, plus those on the components of a zero-inflated amount."""
     return (*EFFECTS, *(PARTS_OF_AMOUNTS if outcomes.two_parts else ()))
 
 
 def all_effects(arms: ArmDistributions, outcomes: PseudoOutcomes) -> Array:
-    """The effects of `effects_of`, differences in the outcome's unit, on a last axis."""
+    """The effects named by `effects_of`, differences in units of the outcome, along a last axis."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.sqrt(arms.variance[..., 1] / arms.variance[..., 0])
     ratio[~(arms.variance[..., 0] > MIN_VARIANCE)] = np.nan
@@ -65,7 +65,7 @@ def all_effects(arms: ArmDistributions, outcomes: PseudoOutcomes) -> Array:
 
 
 def no_curve() -> pd.DataFrame:
-    """The curve of a feature that none could be made of."""
+    """An empty curve, for a feature whose curve failed."""
     return pd.DataFrame({name: np.empty(0) for name in CURVE_COLUMNS})
 
 
@@ -120,7 +120,7 @@ def explain_column(
 
 
 def overall_effects(outcomes: PseudoOutcomes, y_bandwidth: float, seed: np.random.SeedSequence) -> dict[str, float]:
-    """The effects of a curve and their limits for all rows together."""
+    """The effects of a curve and their limits, over all rows."""
     rng = np.random.default_rng(seed)
     row = explain_column(GivenFeature(np.zeros(outcomes.rows.size), ("",)), outcomes, y_bandwidth, rng).curve.iloc[0]
     names = [column for name in ("d2", *effects_of(outcomes)) for column in (name, f"{name}_low", f"{name}_high")]
@@ -133,7 +133,7 @@ def overall_effects(outcomes: PseudoOutcomes, y_bandwidth: float, seed: np.rando
 
 
 def _shown(places: Neighbourhoods, n_levels: int) -> NDArray[np.intp]:
-    """Which points have their densities shown: the most frequent categories, or some quantiles and what is missing."""
+    """Points whose densities are shown: the most frequent categories, or some quantiles and the missing values."""
     if n_levels:
         rows = np.bincount(places.cell, minlength=n_levels)[places.points.astype(np.intp)]
         return np.sort(np.argsort(-rows, kind="stable")[:MAX_DENSITIES])
@@ -145,7 +145,7 @@ def _shown(places: Neighbourhoods, n_levels: int) -> NDArray[np.intp]:
 
 @dataclass(frozen=True)
 class _Tables:
-    """Distributions at the points of a feature, of the table and of its reweighted copies, to be made into tables."""
+    """Distributions at the points of a feature, for the table and its bootstrap draws, from which tables are made."""
 
     outcomes: PseudoOutcomes
     estimate: ArmDistributions
@@ -162,7 +162,7 @@ class _Tables:
         return np.any(self.support < MIN_SUPPORT, axis=1)
 
     def curve(self) -> pd.DataFrame:
-        """The curve of `effect_curve`."""
+        """Make the curve of `effect_curve`."""
         effects, moved = (all_effects(arms, self.outcomes) for arms in (self.estimate, self.draws))
         d2, names = self._distance(), effects_of(self.outcomes)
         columns: dict[str, Any] = {"value": self.values, "d2": d2["d2"]}
@@ -186,15 +186,15 @@ class _Tables:
             reach = self.reach * _spread(moved)
             return effect - reach, effect + reach
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            moves = self.estimate.log_moves(name, self.draws, self.outcomes) if ratio else np.log(moved)
+            moves = self.estimate.log_deviations(name, self.draws, self.outcomes) if ratio else np.log(moved)
             reach = np.exp(self.reach * _spread(moves))
         return effect / reach, effect * reach
 
     def _distance(self) -> dict[str, Array]:
-        """Squared distance between the arms' distributions less what chance adds; its band, also without a modifier.
+        """Squared distance between the arms' distributions less its bias under chance; its band, also under the null.
 
-        Without a modifier the distance is the same at every point. The distributions need not be: a feature that moves
-        both arms alike moves the place where they differ.
+        Under the null hypothesis the distance is the same at every point. The distributions need not be: a feature that
+        moves both arms alike also moves the location of their difference.
         """
         root = self.outcomes.kernel_root(self.y_bandwidth)
         apart, moved = (np.diff(arms.increments, axis=-2)[..., 0, :] @ root for arms in (self.estimate, self.draws))
@@ -219,7 +219,7 @@ class _Tables:
         }
 
     def densities(self, shown: NDArray[np.intp]) -> pd.DataFrame:
-        """The table of `outcome_densities`."""
+        """Make the table of `outcome_densities`."""
         grid, spread = self._outcome_grid()
         feel = gaussian_gram(grid, self.outcomes.atoms, self.y_bandwidth)
         increments, moved = self.estimate.increments[shown], self.draws.increments[:, shown]
@@ -244,9 +244,9 @@ class _Tables:
         return pd.DataFrame(columns)
 
     def _outcome_grid(self) -> tuple[Array, Array]:
-        """Outcomes that densities are shown at, and what the probability of each increment adds to the density there.
+        """Outcomes at which densities are evaluated, and each increment's contribution to the density there.
 
-        Probability between two marks is spread evenly, or put at a mark that is a step, then smoothed.
+        Probability between two marks is spread evenly, or placed at a mark that is a step, then smoothed.
         """
         outcomes, marks = self.outcomes, self.outcomes.marks
         if outcomes.levels:
@@ -269,7 +269,7 @@ class _Tables:
 
 
 def _spread(moved: Array) -> Array:
-    """Standard deviation over draws, of those that are finite; NaN where few are."""
+    """Standard deviation over the finite draws; NaN if there are few."""
     finite = np.isfinite(moved)
     n_finite = finite.sum(axis=0)
     kept = np.where(finite, moved, 0.0)
@@ -302,7 +302,7 @@ class MarginalView:
 
 
 def sentence_percentiles(column: Array, weights: Weights) -> tuple[float, ...]:
-    """Values of a continuous feature at its 10th, 50th and 90th percentile; none where all are missing."""
+    """The 10th, 50th and 90th percentile of a continuous feature; none if all values are missing."""
     seen = ~np.isnan(column)
     if not seen.any():
         return ()
@@ -310,7 +310,7 @@ def sentence_percentiles(column: Array, weights: Weights) -> tuple[float, ...]:
 
 
 def bandwidth_of(table: FeatureTable, feature: int, weights: Weights, seed: np.random.SeedSequence) -> float:
-    """Bandwidth of the kernel on a continuous feature: the median distance of rows, of which a seed draws some."""
+    """Bandwidth of the kernel on a continuous feature: the median distance between rows, subsampled with the seed."""
     seen = table.observed(feature)
     if table.n_levels(feature) or not seen.any():
         return 1.0
@@ -318,7 +318,7 @@ def bandwidth_of(table: FeatureTable, feature: int, weights: Weights, seed: np.r
 
 
 def explained_column(column: Array, labels: tuple[Any, ...] | None, *given: Any, **settings: Any) -> Explained:
-    """Curve and densities by `explain_column`; where every value is missing at one point, as of a single category."""
+    """Curve and densities by `explain_column`; a single point if every value is missing."""
     if labels is not None or not np.isnan(column).all():
         return explain_column(GivenFeature(column, labels), *given, **settings)
     shown = explain_column(GivenFeature(np.zeros(column.size), (np.nan,)), *given, **settings)

@@ -18,7 +18,7 @@ METHODS = ("bh", "by", "holm", "bonferroni", "none")
 
 
 def adjust_p_values(p_values: ArrayLike, method: str = "bh") -> Array:
-    """Adjusted p-values: a feature is selected at level alpha when its adjusted p-value is at most alpha.
+    """Adjust p-values, such that a feature is selected at level alpha if its adjusted p-value is at most alpha.
 
     Parameters
     ----------
@@ -52,10 +52,10 @@ def adjust_p_values(p_values: ArrayLike, method: str = "bh") -> Array:
 
 
 def simes_p_values(p_values: ArrayLike) -> Array:
-    """One p-value per row, by the method of Simes: is any of its null hypotheses wrong?
+    """One p-value per row by Simes' method: is any of its null hypotheses false?
 
-    It holds for p-values that are independent or positively dependent, as "bh" does, and is the smallest p-value of the
-    row so adjusted: it is at most alpha where "bh" selects some, and nowhere else.
+    It is valid for p-values that are independent or positively dependent, as "bh" is, and equals the smallest p-value
+    of the row adjusted by "bh": it is at most alpha exactly when "bh" selects something.
 
     Parameters
     ----------
@@ -75,14 +75,14 @@ def simes_p_values(p_values: ArrayLike) -> Array:
 
 
 def smallest_factor(n_tests: int, method: str) -> float:
-    """What the adjustment multiplies the only small p-value among `n_tests` by."""
+    """Factor by which the adjustment multiplies a single small p-value among `n_tests`."""
     if method == "none":
         return 1.0
     return n_tests * float((1.0 / np.arange(1, n_tests + 1)).sum()) if method == "by" else float(n_tests)
 
 
 def adjust_contrasts(p_values: ArrayLike, omnibus: ArrayLike, alpha: float, method: str = "bh") -> Array:
-    """Adjusted p-values of contrasts, over features and arms: a contrast is selected where its own is at most alpha.
+    """Adjusted p-values of contrasts, over features and arms: a contrast is selected if its own is at most alpha.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def adjust_contrasts(p_values: ArrayLike, omnibus: ArrayLike, alpha: float, meth
 
 
 def _hochberg(p: Array) -> Array:
-    """Adjusted p-values of each row by Hochberg's step-up method, which holds wherever Simes' test does."""
+    """Adjusted p-values of each row by Hochberg's step-up method, valid whenever Simes' test is."""
     order = np.argsort(p, axis=1)[:, ::-1]
     steps = np.minimum.accumulate(np.take_along_axis(p, order, 1) * np.arange(1, p.shape[1] + 1), axis=1)
     adjusted = np.empty_like(p)

@@ -1,4 +1,4 @@
-"""Tail of a sum of squares of normal variables with different variances, which may themselves be estimates."""
+"""Tail of a quadratic form: a sum of squared normal variables with different, possibly estimated, variances."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _saddlepoint(spread: Array, limit: float, freedom: float) -> float:
 
 
 def _root(slope: Callable[[float], float], low: float, high: float) -> float:
-    """Where an increasing function of the tilt is zero; the lower end may be far away."""
+    """Root of an increasing function of the tilt; the lower end may be far away."""
     start = max(low, -1.0)
     while slope(start) > 0 and start > low:
         start = max(2.0 * start, low)
@@ -85,32 +85,32 @@ MIN_SHARE = 1e-12  # of a direction's size; what varies less is rounding
 
 
 class Summands(Protocol):
-    """What rows add to every direction, see `statistics.direct.DirectTerms`."""
+    """Contributions of rows to every direction, see `statistics.direct.DirectTerms`."""
 
     @property
     def terms(self) -> Array:
-        """What each row adds to each direction, shape (n, k)."""
+        """Contribution of each row to each direction, shape (n, k)."""
 
     @property
     def slopes(self) -> Array:
-        """How much of that an effect along the direction adds, up to a factor that rows share, shape (n, k)."""
+        """Derivative of these contributions by an effect along the direction, up to a common factor, shape (n, k)."""
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """Sizes of the sets of successive directions that are judged together."""
+        """Sizes of the blocks of successive directions that are tested jointly."""
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """Weight of each of these sets in the combination of their p-values."""
+        """Weight of each block in the combination of p-values."""
 
     @property
     def weight(self) -> float:
-        """Weight of all of them beside the likelihood."""
+        """Weight of all blocks relative to the likelihood."""
 
 
 @dataclass(frozen=True)
 class DirectSums:
-    """What some rows add to the test of one feature.
+    """Sums over rows for the direct component of the test of one feature.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ class DirectSums:
 
     @classmethod
     def of(cls, directions: Summands, clusters: Ints | None = None, n_clusters: int = 0) -> DirectSums:
-        """From what rows add to every direction."""
+        """Sum the contributions of rows to every direction."""
         each = np.concatenate((directions.terms, directions.slopes), axis=1)
         units = each if clusters is None else unit_sums(each, clusters, n_clusters)
         together = None if clusters is None else units
@@ -144,7 +144,7 @@ class DirectSums:
         return cls(len(units), units.sum(axis=0), units.T @ units, together, *how)
 
     def __add__(self, other: DirectSums) -> DirectSums:
-        """The sums of both sets of rows."""
+        """Add the sums of other rows."""
         n_rows, total, cross = self.n_rows + other.n_rows, self.total + other.total, self.cross + other.cross
         together = None
         if self.clusters is not None and other.clusters is not None:
@@ -154,10 +154,10 @@ class DirectSums:
 
     @property
     def covariance(self) -> Array:
-        """Covariance matrix of the sums, about the effect along each direction that would make its sum.
+        """Covariance matrix of the sums, centred at the effect along each direction that explains its sum.
 
-        That is what a Wald test takes; about zero, an effect would be part of its own noise. Deviations are raised for
-        the row that an effect is fitted to being one of few, as HC3 errors are.
+        This is the centring of a Wald test; centred at zero, an effect would count as its own noise. Deviations are
+        inflated because the effect is fitted to the row itself, as in HC3 errors.
         """
         k = self.total.size // 2
         slopes = self.total[k:]
@@ -168,16 +168,16 @@ class DirectSums:
 
     @property
     def effective_rows(self) -> Array:
-        """Number of rows, or clusters, that an effect along each direction rests on."""
+        """Effective number of rows, or clusters, behind the effect along each direction."""
         slopes, squares = self.total[self.total.size // 2 :], np.diag(self.cross)[self.total.size // 2 :]
         return np.divide(slopes**2, squares, out=np.ones(slopes.size), where=squares > 0)
 
     def p_value(self, freedom: float = np.inf) -> float:
-        """P-value of all directions, two-sided, by Student's t and F.
+        """Two-sided p-value of all directions, by Student's t and F.
 
-        There is one degree of freedom less than rows that an effect along a direction rests on, and no more than are
-        given; what is judged together has those of Welch's test of several means. NaN where nothing varies, and below
-        five degrees of freedom, where a few rows have nearly all the weight.
+        The degrees of freedom are the effective number of rows minus one, at most those given; joint tests use those of
+        Welch's test of several means. NaN if nothing varies, and below five degrees of freedom, where a few rows have
+        nearly all the weight.
 
         Examples
         --------
@@ -207,7 +207,7 @@ class DirectSums:
 
 
 def _welch_freedom(freedoms: Array, sizes: Array) -> float:
-    """Degrees of freedom of several standardised sums together, each of which has its own estimate of its variance."""
+    """Joint degrees of freedom of several standardised sums, each with its own variance estimate."""
     if freedoms.size == 1:
         return float(freedoms[0])
     unequal = float(((1.0 - sizes / sizes.sum()) ** 2 / freedoms).sum())

@@ -86,7 +86,7 @@ class ConditionalRandomizationTest(BaseEstimator):
                 raise ValueError(f"{name} must be a positive integer or None, not {value!r}")
 
     def resolve_resamples(self, n_resamples: int | str, n_features: int, alpha: float, adjust: str = "bh") -> int:
-        """Number of resamples; "auto" takes twice the number needed for a discovery, and at least 999."""
+        """Number of resamples; "auto" is twice the number needed for a discovery, and at least 999."""
         if n_resamples == "auto":
             return max(MIN_AUTO_RESAMPLES, 2 * _needed(n_features, alpha, adjust) + 1)
         if not isinstance(n_resamples, Integral) or isinstance(n_resamples, bool) or n_resamples < 1:
@@ -94,7 +94,7 @@ class ConditionalRandomizationTest(BaseEstimator):
         return int(n_resamples)
 
     def needed_resamples(self, n_features: int, alpha: float, adjust: str = "bh") -> int:
-        """Resamples that make a single discovery possible; 0 where p-values can be zero.
+        """Resamples that make a single discovery possible; 0 if p-values can be zero.
 
         After a Benjamini-Hochberg adjustment a single discovery needs ``p <= alpha / d``, and the smallest possible p
         is ``1 / (1 + B)``.
@@ -110,7 +110,7 @@ class ConditionalRandomizationTest(BaseEstimator):
         *,
         batched: bool = False,
     ) -> CRTOutcome:
-        """Resample until the answer is known.
+        """Resample until the answer is determined.
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ class ConditionalRandomizationTest(BaseEstimator):
     def looked_at(
         self, observed: float, values: Iterable[float], n_resamples: int, before: tuple[int, int] = (0, 0)
     ) -> tuple[CRTOutcome | None, tuple[int, int]]:
-        """Look at resampled statistics one by one until the answer is known.
+        """Examine resampled statistics one by one until the answer is determined.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The test of a sum over rows that are independent under the null hypothesis, by its saddlepoint tail."""
+"""Test of a sum over rows that are independent under the null hypothesis, by a saddlepoint tail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from modifind._typing import Array, Ints
 
 MAX_STEPS = 60
 BLOCK_ROWS = 2048  # what is made of so many rows stays in the cache
-MOST_EXPONENT = 300.0
+MAX_EXPONENT = 300.0
 SMALLEST = 1e-300
 LARGEST_COMBINED = 0.9  # p-value: one near 1 must not undo a small one
 # From a tilt to the cumulant generating function of a centred sum and its first two derivatives.
@@ -24,7 +24,7 @@ Cumulants: TypeAlias = Callable[[float], tuple[float, float, float]]
 
 @dataclass(frozen=True)
 class AnalyticOutcome:
-    """What the test found for one feature.
+    """Result of the analytic test of one feature.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class AnalyticOutcome:
     n_repeats: int = 1
 
     def with_direct(self, p_value: float, weight: float) -> AnalyticOutcome:
-        """The same combined with the p-value of the direct component, which has some weight beside the likelihood."""
+        """The same combined with the p-value of the direct component, with its weight relative to the likelihood."""
         if np.isnan(p_value):
             return self
         shares = (1 - weight, weight)
@@ -91,10 +91,10 @@ class AnalyticOutcome:
 
 
 def cauchy_combination(p_values: Sequence[Any], weights: Sequence[float] | None = None) -> Any:
-    """P-value of several tests at once, by the Cauchy combination of Liu and Xie (2020).
+    """Combined p-value of several tests by the Cauchy combination of Liu and Xie (2020).
 
-    Small p-values hold whatever the dependence of the tests. Tests that agree cost each other nothing; one that alone
-    sees something pays the inverse of its share of the weights.
+    Small p-values are valid under any dependence of the tests. Tests that agree cost each other nothing; a single
+    significant one pays the inverse of its share of the weights.
 
     Examples
     --------
@@ -112,12 +112,12 @@ UNSEEN = AnalyticOutcome(0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, prognostic_p_value=1
 
 
 def is_rounding(variance: float, size: float, n_rows: int) -> bool:
-    """Whether a variance is no more than rounding makes of rows whose absolute values sum to `size`."""
+    """Whether a variance is no more than rounding error of rows whose absolute values sum to `size`."""
     return not variance > (1e-12 * (size + n_rows)) ** 2
 
 
 def tail(cumulants: Cumulants, excess: float, variance: float, shared_variance: float) -> tuple[float, float]:
-    """Saddlepoint and normal tail of a centred sum of independent rows, plus a normal variable of its own variance.
+    """Saddlepoint and normal tail of a centred sum of independent rows plus an independent normal variable.
 
     Parameters
     ----------
@@ -190,13 +190,13 @@ def _saddlepoint(
 
 
 def exact_cumulants(centred: Array, weights: Array, tilt: float) -> tuple[float, float, float]:
-    """The cumulant generating function of a sum of rows, and its first two derivatives."""
+    """Cumulant generating function of a sum of rows, and its first two derivatives."""
     cumulant = slope = curvature = 0.0
     weights = np.broadcast_to(weights, centred.shape)
     for start in range(0, len(centred), BLOCK_ROWS):
         own = centred[start : start + BLOCK_ROWS]
         tilted = tilt * own
-        top = tilted.max(axis=1) if np.abs(tilted).max() > MOST_EXPONENT else np.zeros(len(own))
+        top = tilted.max(axis=1) if np.abs(tilted).max() > MAX_EXPONENT else np.zeros(len(own))
         if top.any():
             tilted -= top[:, None]
         np.exp(tilted, out=tilted)
@@ -213,7 +213,7 @@ def exact_cumulants(centred: Array, weights: Array, tilt: float) -> tuple[float,
 
 @dataclass(frozen=True)
 class RowSums:
-    """What some rows add to the test of one feature.
+    """Sums over rows for the test of one feature.
 
     Attributes
     ----------
@@ -262,7 +262,7 @@ class RowSums:
         *,
         keep: bool = False,
     ) -> tuple[RowSums, Array]:
-        """Sums of rows, and the null variance of each.
+        """Sum rows, with the null variance of each.
 
         Parameters
         ----------
@@ -296,31 +296,31 @@ class RowSums:
         return cls(observed.size, float(np.abs(observed).sum()), *totals, together, rows), second
 
     def __add__(self, other: RowSums) -> RowSums:
-        """The sums of both sets of rows."""
+        """Add the sums of other rows."""
         pairs = ((field.name, getattr(self, field.name), getattr(other, field.name)) for field in fields(self)[:-1])
         added: dict[str, Any] = {name: None if one is None else one + two for name, one, two in pairs}
         return RowSums(**added)
 
     def __neg__(self) -> RowSums:
-        """The sums of minus what rows add."""
+        """The sums of the negated contributions."""
         together = None if self.clusters is None else -self.clusters
         rows = None if self.rows is None else (-self.rows[0], self.rows[1])
         return replace(self, excess=-self.excess, third=-self.third, clusters=together, rows=rows)
 
     @property
     def spread(self) -> float:
-        """Variance of the sum as rows, or clusters of them, tell it."""
+        """Empirical variance of the sum, over rows or clusters."""
         if self.clusters is not None:
             return self.clusters.size * float(self.clusters.var(ddof=1))
         return max(self.square - self.excess**2 / self.n_rows, 0.0) * self.n_rows / (self.n_rows - 1)
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom of `spread` where clusters tell it; infinite for rows."""
+        """Degrees of freedom of `spread` over clusters; infinite for rows."""
         return np.inf if self.clusters is None else self.clusters.size - 1.0
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        """The cumulant generating function of the centred sum and its first two derivatives."""
+        """Cumulant generating function of the centred sum and its first two derivatives."""
         if self.rows is not None:
             centred, weights = self.rows
             return exact_cumulants(centred, weights, tilt)
@@ -334,10 +334,9 @@ def sums_test(
 ) -> AnalyticOutcome:
     """Compare a sum over rows with its null distribution.
 
-    Where rows vary more than that distribution says, as those of a sample with unequal weights do, or those about a
-    feature that predicts the outcome in both arms, the difference is added like `shared_variance`, which grows in
-    proportion. With clusters the p-value is at least that of Student's t, with one degree of freedom less than there
-    are clusters.
+    If rows vary more than that distribution implies, because of unequal weights or because the feature predicts the
+    outcome in both arms, the difference is added like `shared_variance`, which grows in proportion. With clusters the
+    p-value is at least that of Student's t with one degree of freedom less than there are clusters.
 
     Parameters
     ----------
@@ -387,7 +386,7 @@ def sums_test(
 
 
 def _n_exceeding(sums: RowSums, added_variance: float, n_draws: int, rng: np.random.Generator) -> int:
-    """How many drawn sums reach the observed one."""
+    """Number of drawn sums that reach the observed one."""
     values, weights = sums.rows
     limits = sums.excess - np.sqrt(added_variance) * rng.standard_normal(n_draws)
     edges = np.cumsum(weights, axis=1)[:, :-1]
@@ -409,7 +408,7 @@ def analytic_test(
     check_resamples: int = 0,
     rng: np.random.Generator | None = None,
 ) -> AnalyticOutcome:
-    """Compare a sum over rows that are all at hand with its null distribution; see `sums_test`.
+    """Compare a sum over rows at hand with its null distribution; see `sums_test`.
 
     Parameters
     ----------
@@ -437,7 +436,7 @@ def analytic_test(
 
 
 def cluster_terms(observed: Array, values: Array, weights: Array, clusters: Ints) -> tuple[Array, Array, Array]:
-    """What each cluster adds where its rows share one draw of the feature: sums of rows, whose values have mean zero.
+    """Contribution of each cluster whose rows share one draw of the feature: sums of rows, with mean-zero values.
 
     Points are those of any of its rows, and their weights the mean over the rows.
     """

@@ -1,1 +1,1 @@
-"""Models that the test needs and that nobody asks about: scores, outcomes, conditional distributions."""
+"""Nuisance models: propensity scores, outcome models, conditional distributions of features."""

@@ -1,9 +1,9 @@
-"""Rows without an outcome: what the others are weighted by, so that they stand for all rows.
+"""Missing outcomes: weights with which the observed rows represent all rows.
 
-Where the outcome is missing in some kinds of rows more than in others, the rows that have one are another population.
-If it is missing at random given features and arm (no data can check that), a row that has one stands for
-``1 / P(observed | features, arm)`` rows of its kind. The chance is estimated as propensity scores are, that of each row
-by models that have not seen it.
+If the outcome is missing more often for some kinds of rows, the observed rows are another population. If it is missing
+at random given features and arm (no data can check that), an observed row represents ``1 / P(observed | features,
+arm)`` rows of its kind. The probability is estimated as propensity scores are, for each row by models that have not
+seen it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MODEL = PropensityModel(clip=(MIN_CHANCE, MAX_CHANCE))
 
 @dataclass(frozen=True)
 class MissingOutcomes:
-    """Rows without an outcome, and the weights of the others.
+    """Rows with a missing outcome, and the weights of the others.
 
     Attributes
     ----------
@@ -52,20 +52,20 @@ class MissingOutcomes:
 
     @classmethod
     def of(cls, fitted: FittedPropensity, observed: NDArray[np.bool_]) -> MissingOutcomes:
-        """Invert the fitted chances of all rows."""
+        """Invert the fitted probabilities of all rows."""
         bounded = int((fitted.raw[observed] < MIN_CHANCE).sum())
         return cls(1.0 / fitted.scores[observed], observed.size, int((~observed).sum()), bounded)
 
     @property
     def message(self) -> str:
-        """How rows without an outcome are made up for."""
+        """How missing outcomes are compensated for."""
         return (
             f"{self.n_missing} of {self.n_rows} rows have no outcome; the others represent them with weights of up to "
             f"{self.weights.max():.2g}, which are right if features and treatment explain who has an outcome"
         )
 
     def settings(self, weights: WeightSums, *, sampled: bool) -> dict[str, Any]:
-        """Record for the result, given the final weights of the rows and whether sample weights are among them."""
+        """Entries for the record, given the final weights of the rows and whether they include sample weights."""
         return {
             "n_missing": self.n_missing,
             "share_missing": self.n_missing / self.n_rows,
@@ -79,7 +79,7 @@ class MissingOutcomes:
 
 
 def refuse_few_outcomes(observed: NDArray[np.bool_]) -> None:
-    """Refuse a table in which too few rows have an outcome, or too few have none."""
+    """Refuse a table with too few observed, or too few missing, outcomes."""
     counts = int(observed.sum()), int((~observed).sum())
     if min(counts) < MIN_OUTCOMES:
         raise ValueError(
@@ -90,7 +90,7 @@ def refuse_few_outcomes(observed: NDArray[np.bool_]) -> None:
 
 @dataclass(frozen=True)
 class ObservedRows:
-    """The rows of a table that have an outcome, weighted by models of all rows, or of a sample of them.
+    """The rows with an observed outcome, weighted by models of all rows, or of a sample.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class ObservedRows:
         *,
         fit: bool = True,
     ) -> tuple[ObservedRows, MissingOutcomes]:
-        """Fit the models to numbered rows; also return what is missing in these.
+        """Fit the models to numbered rows; also return their missing outcomes.
 
         Parameters
         ----------
@@ -159,7 +159,7 @@ class ObservedRows:
         return cls(schema, rows, fitted.at(first, seen[:1], folds[:1])), unseen
 
     def __call__(self, piece: Piece) -> Piece:
-        """The rows of a piece that have an outcome; their number in the whole table says by which models."""
+        """Observed rows of a piece; their numbers in the whole table determine the models used."""
         observed = piece.y.notna().to_numpy()
         weights = np.ones(observed.size)
         if self.rows is None or self.chances is None:
@@ -179,7 +179,7 @@ def _folds(rows: RowPlan, piece: Piece, numbers: NDArray[np.int64]) -> NDArray[n
 
 
 def _with_arms(table: FeatureTable, arms: Ints) -> FeatureTable:
-    """The table with the arm as its last feature; its levels are not pooled, as an arm may have all of its outcomes."""
+    """The table with the arm as its last feature; its levels are not pooled, since an arm may have all outcomes."""
     name = "arm"
     while name in table.names:
         name = f"({name})"

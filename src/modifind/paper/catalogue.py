@@ -1,4 +1,4 @@
-"""The paper's experiments by name, what it reports of them, and how one is rerun.
+"""The paper's experiments by name, its reported figures, and how to rerun them.
 
 Reported are figures of Chikahara, Yamada and Kashima (UAI 2022). Rates are TPR, its standard deviation, FPR and its
 standard deviation over 50 runs.
@@ -130,8 +130,8 @@ def reproduce(
 ) -> list[Path]:
     """Rerun a table or figure of the paper.
 
-    Runs that lie in ``out/runs`` already are not repeated, so the same call continues what was interrupted. Quick
-    versions lie in ``out/quick`` and share no file with full ones.
+    Runs already stored in ``out/runs`` are not repeated, so that the same call continues an interrupted one. Quick
+    versions are stored in ``out/quick`` and share no files with full ones.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def reproduce(
 
 
 def _planned(name: str, order: Order) -> list[tuple[Study, list[StudyRun]]]:
-    """The studies asked for that have any of the methods, with their runs."""
+    """Requested studies that use any of the methods, with their runs."""
     studies, methods = list(STUDIES.values()) if name == "all" else [STUDIES[name]], order.methods or ()
     strange = [method for method in methods if name != "all" and method not in studies[0].methods]
     if strange:
@@ -195,7 +195,7 @@ def _planned(name: str, order: Order) -> list[tuple[Study, list[StudyRun]]]:
 
 
 def _publish(study: Study, order: Order, records: list[Record], folder: Path) -> list[Path]:
-    """Table, figure and text of the runs."""
+    """Write table, figure and text of a study's runs."""
     table = study.table(records)
     picture = io.BytesIO()
     study.figure(table).savefig(picture, format="png", dpi=150)
@@ -213,7 +213,7 @@ def _publish(study: Study, order: Order, records: list[Record], folder: Path) ->
 
 
 def _command(study: Study, order: Order) -> str:
-    """The command line that asks for the same."""
+    """Command line equivalent to the request."""
     runs = ",".join(f"{method}={n}" if method else f"{n}" for method, n in order.by_method.items())
     words = {
         f"modifind reproduce {study.name}": True,

@@ -1,8 +1,7 @@
-"""Methods of the comparison, and single runs of them on one table, each kept in a file of its own.
+"""Compared methods, and runs of one method on one table, each stored in its own file.
 
-A run that is on file is never done again, so a study that was killed continues where it stopped, and studies share the
-runs that they have in common. The name of a file has a key of the method's settings and code, so that a method that has
-changed finds none of its old runs.
+A stored run is never repeated, so that an interrupted study continues where it stopped, and studies share their common
+runs. File names contain a key of the method's settings and code, so that a changed method does not find its old runs.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ UNINVOLVED = ("charts", "cli", "explain", "paper", "report", "result")
 
 @dataclass(frozen=True)
 class ComparedMethod:
-    """A method by its name in tables, and how it is made from a seed and options."""
+    """A method by its name in tables, with a factory that takes a seed and options."""
 
     label: str
     make: Callable[..., Any]
@@ -65,7 +64,7 @@ METHODS = {
 
 
 def make_method(name: str, seed: int, device: str = "cpu", **options: Any) -> Any:
-    """An estimator with one process; `device` is where its autoencoder is trained, if it has one."""
+    """Make an estimator with one process; `device` is where its autoencoder is trained, if it has one."""
     estimator = METHODS[name].make(random_state=seed, **options)
     if hasattr(getattr(estimator, "sampler", None), "device"):
         estimator.sampler.set_params(device=device)
@@ -76,7 +75,7 @@ def make_method(name: str, seed: int, device: str = "cpu", **options: Any) -> An
 
 @cache
 def method_key(name: str, options: tuple[tuple[str, Any], ...] = ()) -> str:
-    """Ten digits that change with the settings of a method and with the code that computes its p-values."""
+    """Ten-digit key of a method's settings and of the code that computes its p-values."""
     settings = make_method(name, 0, **dict(options)).get_params(deep=True)
     text = "\n".join(f"{key}={value!r}" for key, value in sorted(settings.items()))
     return hashlib.sha256((text + _code()).encode()).hexdigest()[:10]
@@ -84,7 +83,7 @@ def method_key(name: str, options: tuple[tuple[str, Any], ...] = ()) -> str:
 
 @cache
 def _code() -> str:
-    """Digest of the package's source, without the parts that only show results."""
+    """Digest of the package's source, except parts that only display results."""
     root, digest = Path(modifind.__file__).parent, hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         if path.relative_to(root).parts[0] not in UNINVOLVED:
@@ -124,7 +123,7 @@ class Order:
 
     @property
     def by_method(self) -> Mapping[str, int]:
-        """Runs by method, the others' under ``""``."""
+        """Number of runs by method, with the default under ``""``."""
         if isinstance(self.runs, Mapping):
             return self.runs
         return {} if self.runs is None else {"": self.runs}
@@ -139,7 +138,7 @@ BATCHES = "cuda, in batches"  # device of runs that benchmarks/full_runs.py made
 
 @dataclass(frozen=True)
 class StudyRun:
-    """One method on one table.
+    """One method applied to one table.
 
     Attributes
     ----------
@@ -195,7 +194,7 @@ class Record:
 
     @property
     def rates(self) -> dict[str, float]:
-        """See `selection_rates`."""
+        """True and false positive rates; see `selection_rates`."""
         return selection_rates(self.selected, self.p_value, self.truth)
 
 
@@ -230,7 +229,7 @@ class Archive:
     data_home: str | None = None
 
     def find(self, run: StudyRun) -> Record | None:
-        """The run's record, or None if it has to be done (again)."""
+        """Stored record of a run, or None if it must be done (again)."""
         path = self.folder / run.file_name
         if not path.exists():
             return None
@@ -247,7 +246,7 @@ class Archive:
         return None
 
     def carry_out(self, run: StudyRun) -> None:
-        """Do one run and file it, whole or not at all."""
+        """Execute one run and store it atomically."""
         with warnings.catch_warnings(), one_thread():
             warnings.simplefilter("ignore")
             try:
@@ -262,7 +261,7 @@ class Archive:
         write_text(self.folder / record.run.file_name, text + "\n")
 
     def prepare(self, runs: Iterable[StudyRun]) -> list[StudyRun]:
-        """The runs that have to be done; the data they need are fetched, once and before anything is begun."""
+        """Runs that remain to be done; fetches the data they need first."""
         missing = [run for run in dict.fromkeys(runs) if self.find(run) is None]
         if any(run.data in NHANES for run in missing):
             _nhanes(self.data_home)
@@ -271,7 +270,7 @@ class Archive:
     def complete(
         self, runs: Iterable[StudyRun], *, jobs: int, title: str, progress: bool, missing: list[StudyRun] | None = None
     ) -> list[Record]:
-        """Records of all runs, in their order; those that are not on file, or what `prepare` found, are done now."""
+        """Records of all runs, in order, executing those not yet stored, or the ones listed by `prepare`."""
         wanted = list(dict.fromkeys(runs))
         self.folder.mkdir(parents=True, exist_ok=True)
         missing = self.prepare(wanted) if missing is None else missing
@@ -339,7 +338,7 @@ def _nhanes(data_home: str | None) -> Bunch:
 
 
 def _statistic_seconds(statistic: Any, table: Bunch) -> float:
-    """Median time of one statistic of one feature, as a resample costs it."""
+    """Median time to compute the statistic of one feature, as for one resample."""
     seed = np.random.SeedSequence(0)
     prepared = statistic.for_rows(np.asarray(table.y, dtype=float), np.asarray(table.treatment), seed)
     column = table.X.iloc[:, 0].to_numpy(dtype=float)

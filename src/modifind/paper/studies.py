@@ -1,6 +1,6 @@
-"""Kinds of studies: which runs each consists of, and its table, picture and text.
+"""Kinds of studies: the runs of each, and its table, figure and text.
 
-Pictures show means with standard deviations as error bars, as in the paper.
+Figures show means with standard deviations as error bars, as in the paper.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def rates_figure(table: pd.DataFrame, x: str, title: str) -> Figure:
 
 
 def _rates_panel(panel: Axes, table: pd.DataFrame, kind: str, x: str, rate: str) -> None:
-    """A rate of every method against `x`, beside that of the paper; methods beside each other where `x` is one."""
+    """A rate of every method against `x`, next to that of the paper; methods side by side if `x` has one value."""
     methods = list(dict.fromkeys(table["method"]))
     here, shift = table[table["data"] == kind], 0.006 * float(np.ptp(table[x]))  # so that no error bar hides another
     for k, method in enumerate(methods):
@@ -179,7 +179,7 @@ class Study(ABC):
         return [method for method in self.methods if order.methods is None or method in order.methods]
 
     def runs(self, order: Order) -> list[StudyRun]:
-        """All runs, seed by seed, so that what is done early is a small version of the whole."""
+        """All runs, seed by seed, so that the first ones form a small version of the whole."""
         wanted = self.chosen(order)
         most = max((self.n_runs(method, order) for method in wanted), default=0)
         return [
@@ -220,7 +220,7 @@ class RatesStudy(Study):
     published: Mapping[tuple[str, int], tuple[float, ...]] = field(default_factory=dict)
 
     def cells(self, method: str, seed: int, quick: bool) -> list[StudyRun]:
-        """All kinds, sizes and values of the option."""
+        """Runs for all kinds, sizes and values of the option."""
         choices: list[tuple[tuple[str, Any], ...]] = [()]
         if self.option:  # the usual value is the plain method, whose runs other studies share
             choices = [() if value == self.usual else ((self.option, value),) for value in self.values]
@@ -270,7 +270,7 @@ class RatesStudy(Study):
         return f"TPR (sd) / FPR (sd){self._size(table)}; {note}\n\n" + markdown_table(head, lines)
 
     def _size(self, table: pd.DataFrame) -> str:
-        """The size, where no column and no axis shows it."""
+        """The sample size, if no column or axis shows it."""
         return f", n = {_counts(table['n'])}" if self.option else ""
 
 
@@ -284,7 +284,7 @@ class TimeStudy(Study):
     published: Mapping[str, float] = field(default_factory=dict)
 
     def n_runs(self, method: str, order: Order) -> int:
-        """Requested number, up to a few: seconds vary less than rates do, and these runs are made one by one."""
+        """Requested number, up to a few: times vary less than rates, and these runs are not parallel."""
         return min(super().n_runs(method, order), TIMED_RUNS)
 
     def cells(self, method: str, seed: int, quick: bool) -> list[StudyRun]:
@@ -335,7 +335,7 @@ class NhanesStudy(Study):
     published_siem: tuple[str, ...] = ()
 
     def cells(self, method: str, seed: int, quick: bool) -> list[StudyRun]:
-        """The outcome, its logarithm and, for some methods and without hurry, its values in another order."""
+        """Runs on the outcome, its logarithm and, for some methods unless `quick`, a permuted outcome."""
         permuted = method in self.permuted_too and not quick
         return [StudyRun(data, 0, method, seed) for data in NHANES if permuted or data != "permuted CRP"]
 
@@ -387,7 +387,7 @@ class NhanesStudy(Study):
 
 
 def _verdict(row: Mapping[Any, Any]) -> str:
-    """Whether the preset's rates agree with the paper's; empty where the paper has none, or ours no deviation."""
+    """Whether the preset's rates agree with the paper's; empty without figures in the paper or without a deviation."""
     if row["method"] != "preset" or row["runs"] < 2 or np.isnan(row["paper_tpr"]):
         return ""
     words = []
@@ -408,7 +408,7 @@ _MEASURES = {"time": "whole run", "multiplied": "multiplied out"}
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown."""
+    """Format a table as Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 

@@ -1,4 +1,4 @@
-"""A report of one self-contained HTML file."""
+"""Self-contained HTML reports."""
 
 from modifind.report.abstract import Abstract, headline
 from modifind.report.content import checks_by_kind, methods

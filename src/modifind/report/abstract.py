@@ -1,4 +1,7 @@
-"""Page one: does it work, for whom, how certain is that, and what next; the command line prints the same sentences."""
+"""Page one of the report: does the treatment work, for whom, how certain is that, and what next.
+
+The command line prints the same sentences.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ CONTROL = {
 
 @dataclass(frozen=True)
 class Groups:
-    """Subgroups of the same kind: a heading such as "Clear benefit", and a line for each."""
+    """Subgroups of one kind: a heading such as "Clear benefit", and a line for each."""
 
     title: str
     lines: list[str]
@@ -37,7 +40,7 @@ class Groups:
 
 @dataclass(frozen=True)
 class Abstract:
-    """Page one of a report, in sentences; parts that nothing is known of are empty.
+    """Page one of a report, in sentences; parts without information are empty.
 
     Attributes
     ----------
@@ -64,7 +67,7 @@ class Abstract:
 
     @classmethod
     def of(cls, result: SelectionResult) -> Abstract:
-        """The abstract of a result."""
+        """Write the abstract of a result."""
         parts = [("Data", data_sentence(result, Words.of(result)))]
         groups: list[Groups] = []
         for title, contrast in comparisons(result):
@@ -86,7 +89,7 @@ class Abstract:
 
 
 def effect_text(words: Words, effect: float, low: float, high: float) -> str:
-    """An average effect with its limits, in the unit of the outcome.
+    """An average effect with its limits, in units of the outcome.
 
     Examples
     --------
@@ -107,18 +110,18 @@ def effect_text(words: Words, effect: float, low: float, high: float) -> str:
 
 
 def overall_effect(result: SelectionResult, name: str = "mean_effect") -> tuple[float, float, float] | None:
-    """An effect in all rows together and its limits, where they are known."""
+    """An effect over all rows and its limits, if known."""
     effect, low, high = (float(result.overall.get(f"{name}{end}", math.nan)) for end in ("", "_low", "_high"))
     return None if any(map(math.isnan, (effect, low, high))) else (effect, low, high)
 
 
 def p_of(result: SelectionResult, test: str) -> float:
-    """P-value of a test of the whole table; NaN where there is none."""
+    """P-value of a global test; NaN if it was not made."""
     return float(result.tests["p_value"].get(test, math.nan))
 
 
 def headline(result: SelectionResult, words: Words | None = None) -> str:
-    """Whether the treatment has an effect on average, and which features change it, in one or two sentences."""
+    """One or two sentences: whether the treatment has an average effect, and which features change it."""
     if result.by_arm:
         return " ".join(f"{title}: {headline(contrast)}" for title, contrast in comparisons(result))
     words = words or Words.of(result)
@@ -139,7 +142,7 @@ def headline(result: SelectionResult, words: Words | None = None) -> str:
 
 
 def _change(words: Words, effect: float, low: float, high: float) -> str:
-    """What the treatment does to the outcome: "drug lowers pressure by 2.6", "drug multiplies visits by 0.56"."""
+    """Effect of the treatment on the outcome: "drug lowers pressure by 2.6", "drug multiplies visits by 0.56"."""
     subject = "the treatment" if words.treated == "treatment" else words.treated
     what = words.compared
     if words.log:
@@ -152,7 +155,7 @@ def _change(words: Words, effect: float, low: float, high: float) -> str:
 
 
 def data_sentence(result: SelectionResult, words: Words) -> str:
-    """How many rows there are of each arm, what the outcome is, how many features were tested, and the design."""
+    """Rows in each arm, the outcome, the number of features tested, and the design."""
     s = result.settings
     direction = f", {words.better} is better" if words.better else ""
     unit = f" ({words.unit}{direction})" if words.unit else f" ({direction[2:]})" if direction else ""
@@ -181,7 +184,7 @@ def average_sentence(result: SelectionResult, words: Words) -> str:
 
 
 def distribution_sentence(result: SelectionResult, words: Words) -> str:
-    """Whether the whole distribution changes, and how; of an outcome of two values the average says it all."""
+    """Whether and how the whole distribution changes; a binary outcome is covered by its average."""
     p_value = p_of(result, "distribution")
     if math.isnan(p_value) or words.binary:
         return ""
@@ -200,7 +203,7 @@ def distribution_sentence(result: SelectionResult, words: Words) -> str:
 
 
 def modification_sentence(result: SelectionResult) -> str:
-    """Whether anything modifies the effect, and how false discoveries are controlled."""
+    """Whether any feature modifies the effect, and how false discoveries are controlled."""
     settings = result.settings
     control = control_sentence(settings) or CONTROL[settings["adjust"]].format(level=f"{100 * settings['alpha']:g}%")
     p_value = p_of(result, "modification")
@@ -217,7 +220,7 @@ def modification_sentence(result: SelectionResult) -> str:
 
 
 def clear_groups(result: SelectionResult, words: Words) -> list[Groups]:
-    """Subgroups of the selected features by whether their limits, which hold all at once, leave out no effect."""
+    """Subgroups of the selected features whose simultaneous limits exclude no effect, by direction."""
     chosen = list(map(str, result.selected))
     if not chosen or not len(result.subgroups):
         return []
@@ -249,7 +252,7 @@ def _first(lines: list[str]) -> list[str]:
 
 
 def certainty_sentence(result: SelectionResult) -> str:
-    """What was checked, and what placebo treatments found."""
+    """Results of the checks and of placebo treatments."""
     checks = [(f"{title}: " if title else "", contrast.checks) for title, contrast in comparisons(result)]
     checked = " ".join(f"{prefix}{summary(rows).partition(';')[0]}." for prefix, rows in checks if len(rows))
     placebo = "" if result.placebo is None else f" {result.placebo.text}"
@@ -257,7 +260,7 @@ def certainty_sentence(result: SelectionResult) -> str:
 
 
 def next_steps(result: SelectionResult) -> list[str]:
-    """What to do next, the most urgent first."""
+    """Recommended next steps, the most urgent first."""
     checks = pd.concat([contrast.checks for _, contrast in comparisons(result)])
     failed = checks[~checks["passed"].astype(bool) & checks["validity"].astype(bool)]
     steps = [f"{remedy[0].upper()}{remedy[1:]}" for remedy in dict.fromkeys(failed["remedy"]) if remedy][:2]

@@ -1,4 +1,4 @@
-"""The methods of a result as a paragraph for a paper, with what to cite and how the treatment was given."""
+"""Content of the report: the methods paragraph with references, and tables."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from modifind.result.concerns import control_sentence
 from modifind.result.presentation import MIN_SUPPORT, N_DRAWS, effect_name, scale_of
 from modifind.result.selection_result import NOT_TESTED, PARTS, SelectionResult, p_text, readable_p
 
-UNSAID = "Taken as observational: design='randomised' (--randomised) declares a trial."
+ASSUMED_OBSERVATIONAL = "Taken as observational: design='randomised' (--randomised) declares a trial."
 
 
 def design_sentence(settings: Mapping[str, Any]) -> str:
-    """What the treatment was taken for, and how to declare it where nobody did; empty where that is not on record."""
+    """The assumed design, and how to declare it if it was not declared; empty if not on record."""
     design = settings.get("design")
     if not design:
         return ""
-    return design_methods(settings) if design["said"] else UNSAID
+    return design_methods(settings) if design["said"] else ASSUMED_OBSERVATIONAL
 
 
 def design_methods(settings: Mapping[str, Any]) -> str:
-    """How the treatment was given, or that nobody said so."""
+    """How treatment was assigned, or that the design was not declared."""
     design = settings.get("design")
     if not design:
         return ""
@@ -41,7 +41,7 @@ def design_methods(settings: Mapping[str, Any]) -> str:
 
 
 def _chance(settings: Mapping[str, Any], design: Mapping[str, Any]) -> str:
-    """Where the probability of treatment comes from."""
+    """Source of the treatment probabilities."""
     share, chance = design.get("share"), design["chance"]
     if "n_strata" in settings:
         return f" within {settings['n_strata']} strata"
@@ -58,7 +58,7 @@ def _chance(settings: Mapping[str, Any], design: Mapping[str, Any]) -> str:
 
 
 def methods(result: SelectionResult) -> str:
-    """A paragraph for a paper."""
+    """The methods of a result as a paragraph for a paper."""
     settings, shown = result.settings, next(iter(result.by_arm.values())) if result.by_arm else result
     (kind, scale), statistic = scale_of(settings), settings.get("statistic") or {}
     text = _template().render(
@@ -85,7 +85,7 @@ def methods(result: SelectionResult) -> str:
 
 
 def references(result: SelectionResult) -> list[str]:
-    """What the methods paragraph rests on: only what was used."""
+    """References for the methods that were used."""
     s, bands, model = result.settings, _has_bands(result), result.settings.get("model")
     selective, known = s.get("method") == "si_em", json.loads(template_text("references.json"))
     used = {
@@ -103,7 +103,7 @@ def references(result: SelectionResult) -> list[str]:
 
 
 def template_text(name: str) -> str:
-    """A file of the report's templates as it is."""
+    """Text of a file among the report's templates."""
     return (files("modifind.report") / "templates" / name).read_text(encoding="utf-8")
 
 
@@ -121,7 +121,7 @@ def _has_bands(result: SelectionResult) -> bool:
 
 
 def _caps(statistic: Mapping[str, Any]) -> list[str]:
-    """Limits of the weights of the statistic, if there are any."""
+    """Caps on the weights of the statistic, if any."""
     cap, quantile = statistic.get("weight_cap"), statistic.get("weight_quantile")
     limits = [f"{cap:g}"] if cap is not None else []
     return limits + ([f"the {quantile:g} quantile of their arm"] if quantile is not None else [])
@@ -132,7 +132,7 @@ UNTESTED = ("constant", "rare", "determined", "failed", "unreached")  # kinds of
 
 
 def comparisons(result: SelectionResult) -> list[tuple[str, SelectionResult]]:
-    """Results of two arms with what they are called: the result itself, or every arm against the reference."""
+    """Two-arm results with their titles: the result itself, or every arm against the reference."""
     if result.by_arm is None:
         return [("", result)]
     reference = result.settings["control_label"]
@@ -140,7 +140,7 @@ def comparisons(result: SelectionResult) -> list[tuple[str, SelectionResult]]:
 
 
 def n_tested(result: SelectionResult) -> int:
-    """How many features were tested: not those that are constant, too rare, determined by others, or not reached."""
+    """Number of features tested: without constant, too rare, determined and unreached ones."""
     untested = [_untested(contrast) for _, contrast in comparisons(result)]
     return len(result.table) - len(set.intersection(*untested))
 
@@ -152,7 +152,7 @@ def _untested(result: SelectionResult) -> set[Any]:
 
 
 def verdict(result: SelectionResult, name: str) -> str:
-    """What a feature changes, in one sentence; of several arms one for each whose effect it changes."""
+    """One sentence about what a feature changes; with several arms, one for each whose effect it changes."""
     if result.by_arm:
         arms = result.by_arm.items()
         verdicts = " ".join(f"{label}: {verdict(arm, name)}" for label, arm in arms if arm.table.loc[name, "selected"])
@@ -172,7 +172,7 @@ def _plain_verdict(result: SelectionResult, name: str) -> str:
 
 
 def prognostic(result: SelectionResult) -> list[str]:
-    """Features that predict the outcome and are no modifiers, the surest first."""
+    """Features that predict the outcome but are not modifiers, the most certain first."""
     if "role" not in result.table:
         return []
     names = result.table.index[result.table["role"] == "prognostic"]
@@ -182,7 +182,7 @@ def prognostic(result: SelectionResult) -> list[str]:
 
 
 def anchor(name: str) -> str:
-    """Where the panel of a feature is in the page: what follows # in its address.
+    """Fragment identifier of a feature's panel in the page.
 
     Examples
     --------
@@ -198,14 +198,14 @@ def is_adjusted(result: SelectionResult) -> bool:
 
 
 def download(result: SelectionResult) -> pd.DataFrame:
-    """The table with all that the page says of features beside it: what they change, and the verdict."""
+    """The table with everything the page says about features, including the verdict."""
     if not len(result.changes):
         return result.wide_table
     return result.table.join(result.changes.rename(columns={"verdict": "what_changes"}))
 
 
 def table_columns(result: SelectionResult) -> list[dict[str, Any]]:
-    """Headings of the table: what they mean and how they are sorted."""
+    """Headings of the table: their explanations and sort types."""
     columns = [
         ("feature", "feature", ""),
         ("kind", "kind", ""),
@@ -231,7 +231,7 @@ def table_columns(result: SelectionResult) -> list[dict[str, Any]]:
 
 
 def table_rows(result: SelectionResult) -> list[dict[str, Any]]:
-    """Rows of the table, most significant first; each cell has its text, what it is sorted by and a mark."""
+    """Rows of the table, most significant first; each cell has its text, its sort key and a mark."""
     table = result.table.sort_values(["p_value", "importance"], ascending=[True, False])
     alpha = float(result.settings["alpha"])
     rows = []
@@ -253,7 +253,7 @@ def table_rows(result: SelectionResult) -> list[dict[str, Any]]:
 
 
 def change_marks(result: SelectionResult, name: str) -> list[dict[str, Any]]:
-    """For average, spread and shape whether the feature changes it, and the adjusted p-value."""
+    """Whether the feature changes average, spread and shape, with adjusted p-values."""
     selected = bool(result.table.loc[name, "selected"])
     p_values = [_part(result, name, part) for part in PARTS]
     return [
@@ -271,7 +271,7 @@ def _part(result: SelectionResult, name: str, part: str) -> float:
 
 
 def effect_column(result: SelectionResult) -> tuple[str, str]:
-    """Heading and explanation of the effects that selective inference gives."""
+    """Heading and explanation of the effects from selective inference."""
     level = 100 * (1 - result.settings["alpha"])
     return (
         "average effect per unit",
@@ -281,7 +281,7 @@ def effect_column(result: SelectionResult) -> tuple[str, str]:
 
 
 def technical_table(result: SelectionResult) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows of what the test itself works with, in the order of the table of features."""
+    """Headings and rows of the test's internals, in the order of the table of features."""
     titles = {"statistic": "statistic", "importance": "importance", "likelihood_gain": "likelihood gain (95% interval)"}
     known = {name: title for name, title in titles.items() if name in result.table}
     rows = []
@@ -292,9 +292,9 @@ def technical_table(result: SelectionResult) -> tuple[list[str], list[list[str]]
 
 
 def checks_by_kind(result: SelectionResult) -> list[dict[str, Any]]:
-    """For every kind of check whether it passed, and what was found: all failures, or else the one nearest to one.
+    """Outcome of every kind of check: all failures, or else the one closest to failing.
 
-    Those that bear on validity come first, and of these the failed ones.
+    Those that bear on validity come first, failures before the others.
     """
     kinds = []
     for name, rows in result.checks.groupby("name", sort=False):
@@ -308,7 +308,7 @@ def checks_by_kind(result: SelectionResult) -> list[dict[str, Any]]:
 
 
 def setting_rows(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Settings as names and texts, those of parts under the name of the part."""
+    """Settings as names and texts; nested settings are prefixed by the name of their parent."""
     rows: list[tuple[str, str]] = []
     for name, value in settings.items():
         if isinstance(value, Mapping) and value:

@@ -1,4 +1,4 @@
-"""The page: a panel per feature, data, style and script in one file that loads nothing but its own script."""
+"""The page: a panel per feature, with data, style and script in one file that loads nothing external."""
 
 from __future__ import annotations
 
@@ -70,24 +70,24 @@ class ColumnPanel:
 
     @property
     def shown(self) -> int:
-        """Place of the value whose outcomes are shown first: the last with enough rows, missing values aside."""
+        """Index of the value whose outcomes are shown first: the last with enough rows, missing values aside."""
         sure = [k for k, (label, chart) in enumerate(self.densities) if not chart.unsure and label != MISSING]
         return sure[-1] if sure else 0
 
     @property
     def density_keys(self) -> tuple[tuple[str, str], ...]:
-        """The legend of the outcomes of both arms."""
+        """Legend of the outcomes of both arms."""
         return tuple(dict.fromkeys(key for _, drawn in self.densities for key in drawn.keys))
 
     @property
     def all_charts(self) -> list[Chart]:
-        """Every figure, in the order of the page."""
+        """Every figure in page order."""
         return [*self.charts, *(chart for _, chart in self.densities), *self.bounds]
 
 
 @dataclass(frozen=True)
 class FeaturePanel:
-    """All that the report says of one feature."""
+    """Everything the report says about one feature."""
 
     number: int
     name: str
@@ -102,26 +102,26 @@ class FeaturePanel:
 
     @property
     def tested(self) -> bool:
-        """Whether the p-value is that of a test, and not 1 because there was nothing to test."""
+        """Whether the p-value comes from a test, rather than being 1 because there was nothing to test."""
         return self.verdict != NOT_TESTED
 
     @property
     def readouts(self) -> dict[str, dict[str, Any]]:
-        """What the figures say when pointed at, by the identifier of the figure."""
+        """Hover texts of the figures, by figure identifier."""
         return {chart.id: chart.readout for column in self.columns for chart in column.all_charts}
 
     @property
     def size(self) -> int:
-        """About how many characters of the page the panel takes."""
+        """Approximate number of characters that the panel adds to the page."""
         drawn = sum(len(chart.svg) + 600 for column in self.columns for chart in column.all_charts)
         cells = sum(40 * len(column.numbers["titles"]) * len(column.numbers["rows"]) for column in self.columns)
         return drawn + cells + len(json.dumps(self.readouts)) + 1500
 
 
 def make_panels(result: SelectionResult, most_characters: int = MAX_CHARACTERS) -> list[FeaturePanel]:
-    """Panels of the selected features and, most significant first, of as many others as the file has room for.
+    """Panels of the selected features and, most significant first, of as many others as fit into the file.
 
-    Features that an interrupted run did not reach have none.
+    Features that an interrupted run did not reach have no panel.
     """
     table = result.table.sort_values(["p_value", "importance"], ascending=[True, False])
     reached = table["p_value"].notna() & ~table["selected"].to_numpy(dtype=bool)
@@ -154,7 +154,7 @@ def _panels(result: SelectionResult, names: list[str]) -> Iterator[FeaturePanel]
 
 
 def _columns(result: SelectionResult, place: int, name: str) -> Iterator[ColumnPanel]:
-    """Pictures of the columns of a feature, of several arms for each of them."""
+    """Figures of a feature's columns, for each arm if there are several."""
     number = 0
     for title, contrast in comparisons(result):
         words = Words.of(contrast)
@@ -185,7 +185,7 @@ def _column(result: SelectionResult, key: str, titles: tuple[str, str], name: st
 
 
 def _linked(charts: Iterable[Chart], link: str) -> list[Chart]:
-    """With identifiers, and the name of those that are pointed at together."""
+    """Add identifiers, and the name of the group of figures that are highlighted together."""
     named = enumerate(charts)
     return [replace(drawn, id=f"{link}-{k}", readout={**drawn.readout, "link": link}) for k, drawn in named]
 
@@ -193,7 +193,7 @@ def _linked(charts: Iterable[Chart], link: str) -> list[Chart]:
 def curve_charts(
     name: str, curve: pd.DataFrame, discrete: bool, overall: Mapping[str, float], words: Words
 ) -> list[Chart]:
-    """Average, spread, quantiles and distance, as far as they are known; no quantiles of an outcome of 0 and 1."""
+    """Average, spread, quantiles and distance if known; no quantiles for a binary outcome."""
     displays = [
         CurveDisplay(name, curve, discrete=discrete, overall=overall, words=words),
         *([] if words.binary else [QuantileDisplay(name, curve, discrete=discrete, words=words)]),
@@ -203,14 +203,14 @@ def curve_charts(
 
 
 def _drawn(panels: Iterable[spec.Panel]) -> list[Chart]:
-    """Figures of the panels that have any numbers."""
+    """Figures of the panels that contain any numbers."""
     return [chart(panel) for panel in panels if any(panel.values)]
 
 
 def density_charts(name: str, frame: pd.DataFrame, words: Words) -> list[tuple[str, Chart]]:
-    """For every value of the feature, the outcomes of both arms and their difference; axes are shared.
+    """For every value of the feature, the outcomes of both arms and their difference, on shared axes.
 
-    Values where an arm has no rows have no figure.
+    Values at which an arm has no rows have no figure.
     """
     known = np.isfinite(frame[["outcome", "treated", "control", "witness"]].to_numpy(dtype=float)).all(axis=1)
     display = DensityDisplay(name, frame[known], words=words)
@@ -221,7 +221,7 @@ def density_charts(name: str, frame: pd.DataFrame, words: Words) -> list[tuple[s
 
 
 def numbers(curve: pd.DataFrame, words: Words) -> dict[str, Any]:
-    """Curves as a table of texts, for those who do not see the figures or want their numbers."""
+    """Curves as a table of texts, for screen readers and for those who want the numbers."""
     risk = f"{effect_name('binary', words.scale)} of any"
     said = {"mean_effect": words.effect, "any_effect": risk, "amount_ratio": "ratio of amounts above zero"}
     said |= {} if words.binary else SPREAD_TITLES
@@ -244,13 +244,13 @@ def _count(n: float) -> str:
 
 
 def score_charts(result: SelectionResult) -> list[Chart]:
-    """Propensity scores of both arms, where the result has them."""
+    """Propensity scores of both arms, if the result has them."""
     panels = OverlapDisplay.from_result(result).spec().panels if len(result.score_histogram) else ()
     return [chart(panel, height=170.0) for panel in panels]
 
 
 def forest_charts(result: SelectionResult) -> list[tuple[str, Chart]]:
-    """Effects by subgroup for wide and for narrow pages, with the class of each; none where the result has none."""
+    """Effects by subgroup for wide and narrow pages, with the CSS class of each; empty if the result has none."""
     if not len(result.subgroups):
         return []
     (panel,) = ForestDisplay.from_result(result).spec().panels
@@ -258,7 +258,7 @@ def forest_charts(result: SelectionResult) -> list[tuple[str, Chart]]:
 
 
 def rank_charts(result: SelectionResult, most: int = 12) -> list[tuple[str, Markup, str]]:
-    """Features whose distribution fits worst, and the selected ones: name, shares by tenths, distance as text."""
+    """Features with the worst fitting distribution, and the selected ones: name, shares by tenths, distance as text."""
     known = result.pit_histogram.dropna(how="all")
     distance = result.diagnostics.get("pit_distance", pd.Series(dtype=float)).reindex(known.index)
     chosen = set(map(str, result.selected))
@@ -272,7 +272,7 @@ def rank_charts(result: SelectionResult, most: int = 12) -> list[tuple[str, Mark
 
 
 def placebo_chart(p_values: Any) -> Chart:
-    """P-values of placebo treatments in twentieths; the first are not far above the line where p-values hold."""
+    """Histogram of placebo p-values in twentieths; the first bars do not exceed the line if p-values are valid."""
     shares = np.histogram(np.asarray(p_values, dtype=float), bins=20, range=(0.0, 1.0))[0] / max(len(p_values), 1)
     about = f"Histogram of {len(p_values)} p-values of placebo treatments: {percent(shares[0])} are below 0.05"
     places = spec.Places.numbers("p-value under a placebo treatment", (np.arange(20) + 0.5) / 20, (0.0, 1.0))
@@ -287,7 +287,7 @@ SPLIT = re.compile(r"(?<=[_.])")
 
 
 def render_report(result: SelectionResult) -> str:
-    """HTML text of the report: the answer, the table, a panel per selected feature, diagnostics and methods."""
+    """HTML of the report: the answer, the table, a panel per selected feature, diagnostics and methods."""
     environment = Environment(
         loader=PackageLoader("modifind.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -329,7 +329,7 @@ def render_report(result: SelectionResult) -> str:
 
 
 def _trust_section(title: str, result: SelectionResult) -> dict[str, Any]:
-    """What the section about trust says of two arms."""
+    """The section on trust for a two-arm result."""
     return {
         "title": title,
         "overlap": result.overlap,
@@ -341,7 +341,7 @@ def _trust_section(title: str, result: SelectionResult) -> dict[str, Any]:
 
 
 def breakable(text: str) -> Markup:
-    """A name that may go on in the next line after an underscore or a full stop.
+    """HTML of a name that may wrap after an underscore or a full stop.
 
     Examples
     --------
@@ -352,7 +352,7 @@ def breakable(text: str) -> Markup:
 
 
 def island(data: Any) -> Markup:
-    r"""Data as JSON that ends no script and opens no comment.
+    r"""JSON that cannot close a script element or open a comment.
 
     Examples
     --------
@@ -366,7 +366,7 @@ def island(data: Any) -> Markup:
 
 
 def _policy(style: str, script: str) -> str:
-    """What the browser may do with the page: show it, and run this script alone."""
+    """Content security policy: show the page and run this script only."""
     own_style, own_script = (
         base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii") for text in (style, script)
     )

@@ -1,7 +1,7 @@
-"""Checks that every fit ends with: what was found, why it matters and what to do.
+"""Checks made at the end of every fit: what was observed, why it matters and what to do.
 
-A check that bears on validity decides whether the answer can be relied on, `SelectionResult.ok`; the others are notes.
-`check_kinds` says which is which. Thresholds are set by what a departure does to the answer, not by whether it is
+A check that bears on validity decides whether the result can be relied on, `SelectionResult.ok`; the others are notes.
+`check_kinds` says which is which. Thresholds reflect how much a departure distorts the result, not whether it is
 significant: with 100,000 rows every distribution and every score is significantly wrong by a little. docs/validity.md
 has the rates at which good and bad tables fail.
 """
@@ -44,7 +44,7 @@ CONDITIONAL_FOLLOWS = 1e-6
 SCORES_MISFIT = 1e-3
 MIN_CONDITIONAL_GAIN = -0.2  # nats per row
 MIN_MODEL_GAIN = -0.05  # nats per row
-COST_OF_ROWS = 40.0  # nats that fitting to n rows may cost in all
+ROW_COST = 40.0  # nats that fitting to n rows may cost in all
 DISAGREEMENT_LEVEL = 0.001
 NOTICEABLE_FACTOR = 1.25  # between an analytic and a resampled p-value
 DECIDING_FACTOR = 1.5  # between two tails that decide differently
@@ -53,7 +53,7 @@ ARMS = ("treated", "control")
 
 
 def as_frame(checks: Sequence[Check]) -> pd.DataFrame:
-    """Checks as a table, one row each, with whether they bear on validity and what to do about those that failed."""
+    """Checks as a table with one row each: whether it bears on validity, and advice where it failed."""
     columns = [field.name for field in fields(Check)]
     frame = pd.DataFrame([astuple(check) for check in checks], columns=columns)
     frame = frame.astype({"feature": object, "value": float, "threshold": float, "passed": bool})
@@ -102,7 +102,7 @@ def run_checks(
 
 
 def _overlap_checks(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Whether the arms can be compared in the population that effects are about."""
+    """Check whether the arms can be compared in the target population."""
     even = settings.get("population") == "overlap"
     yield from _support_checks(overlap, even)
     for arm in ARMS:
@@ -146,7 +146,7 @@ def _support_checks(overlap: Mapping[str, float], even: bool) -> Iterator[Check]
 
 
 def _outcome_weight_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Whether rows with an outcome can represent those without."""
+    """Check whether rows with an observed outcome can represent those without."""
     weights = settings.get("outcome_weights")
     if not weights:
         return
@@ -166,7 +166,7 @@ def _outcome_weight_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _score_check(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Whether scores fit along the features."""
+    """Check whether the scores fit along every feature."""
     p_value = overlap.get("misfit_p_value", math.nan)
     if p_value != p_value:
         return
@@ -181,7 +181,7 @@ def _score_check(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> I
 
 
 def _known_checks(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Whether known probabilities of treatment agree with the arms and with the features."""
+    """Check known treatment probabilities against the arms and the features."""
     if not settings.get("propensity_known") or "share_z" not in overlap:
         return
     share, expected, z = (overlap[name] for name in ("treated_share", "expected_share", "share_z"))
@@ -197,7 +197,7 @@ def _known_checks(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> 
 
 
 def _column_checks(diagnostics: pd.DataFrame, settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Overlap along every feature, and whether it looks as if it was measured after treatment."""
+    """Check overlap along every feature, and whether it looks like a post-treatment measurement."""
     if "outside_share" not in diagnostics:
         return
     rows, outcome = _rows(diagnostics), settings.get("outcome_name") or "the outcome"
@@ -215,7 +215,7 @@ def _column_checks(diagnostics: pd.DataFrame, settings: Mapping[str, Any]) -> It
 
 
 def _rows(table: pd.DataFrame) -> list[tuple[str, dict[Any, Any]]]:
-    """Features and their entries by column."""
+    """Features with their diagnostics as dicts."""
     return [(str(name), row) for name, row in zip(table.index, table.to_dict("records"), strict=True)]
 
 
@@ -257,7 +257,7 @@ def _arm_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _repeated_check(settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Rows that repeat the features of others, where there are any."""
+    """Check for rows that repeat the features of others, where any do."""
     if repeats := settings.get("repeated_rows"):
         columns, pairs, expected = (repeats[name] for name in ("columns", "pairs", "expected"))
         text = (
@@ -268,7 +268,7 @@ def _repeated_check(settings: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _control_check(settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Whether the test is one that controls its error rates, if its models are right."""
+    """Check whether the settings control the error rate, given correct models."""
     if reasons := uncontrolled(settings):
         text = control_sentence(settings)
         yield Check("control", None, float(len(reasons)), 0.0, False, f"{text[0].upper()}{text[1:]}.")
@@ -284,7 +284,7 @@ def _model_check(settings: Mapping[str, Any]) -> Iterator[Check]:
     gain = (settings.get("model") or {}).get("gain_over_marginal")
     if gain is None:
         return
-    limit = MIN_MODEL_GAIN - COST_OF_ROWS / int(settings.get("n_train_rows") or settings["n_rows"])
+    limit = MIN_MODEL_GAIN - ROW_COST / int(settings.get("n_train_rows") or settings["n_rows"])
     text = f"The model of the outcome predicts held-out rows {abs(gain):.3f} nats per row "
     text += f"{'better' if gain > 0 else 'worse'} than each arm's own distribution without features."
     failing = " Such a model is not useful, and power is low."
@@ -307,7 +307,7 @@ def _untested(features: Iterable[Any], untestable: Mapping[str, str]) -> Iterato
             "constant": f"{feature} has one value only and cannot modify anything. Leave it out.",
             "rare": f"{feature} has no two levels with enough rows in each arm, so it was not tested. Leave it out.",
             "determined": (
-                f"{feature} is so nearly a function of the other features that the data cannot tell them apart; its "
+                f"{feature} is almost determined by the other features, so that the data cannot tell them apart; its "
                 "p-value is set to 1."
             ),
             "failed": f"The test of {feature} failed, as a warning says; its p-value is set to 1.",
@@ -318,14 +318,14 @@ def _untested(features: Iterable[Any], untestable: Mapping[str, str]) -> Iterato
 
 
 def _conditional_checks(diagnostics: pd.DataFrame, n_rows: int) -> Iterator[Check]:
-    """Whether the conditional distribution of each feature given the rest is right."""
+    """Check the estimated conditional distribution of each feature given the others."""
     for feature, row in _rows(diagnostics):
         row = defaultdict(lambda: math.nan, row)
         if row["pit_distance"] == row["pit_distance"]:
             yield _fit_check(feature, row)
         if row["log_score_gain"] == row["log_score_gain"]:
             n_independent = row["n_clusters"] if row["n_clusters"] > 0 else n_rows
-            yield _gain_check(feature, row, MIN_CONDITIONAL_GAIN - COST_OF_ROWS / n_independent)
+            yield _gain_check(feature, row, MIN_CONDITIONAL_GAIN - ROW_COST / n_independent)
         if row["conditional_p_value"] == row["conditional_p_value"]:
             yield _follows_check(feature, row)
 
@@ -402,7 +402,7 @@ LEVELS = ("binary", "ordinal")
 
 
 def outcome_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Failed checks of whether columns give the outcome together and whether both arms have enough events."""
+    """Failed checks of whether columns together determine the outcome and whether both arms have enough events."""
     if parts := settings.get("outcome_parts"):
         share = float(parts["share"])
         text = (
@@ -414,28 +414,28 @@ def outcome_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
     for arm, counts in (settings.get("few_events") or {}).items():
         events, rows, usual = int(counts["events"]), int(counts["rows"]), f"{counts['usual']:g}"
         if events == 0 and not counts["binary"]:
-            text = f"{outcome} is constant ({usual}) in the {arm} arm: arms cannot be compared in what one has alone."
+            text = f"{outcome} is constant ({usual}) in the {arm} arm: what varies in one arm only cannot be compared."
             yield Check("constant_arm", None, 0.0, 1.0, False, text)
         else:
             text = f"{counted(events, 'row')} of {rows} in the {arm} arm {'has' if events == 1 else 'have'} an outcome "
             text += f"other than {usual}. " if events else f"other than {usual}: it is constant there. "
-            text += "P-values and limits are rough where events are so few, and power is low."
+            text += "With so few events, p-values and limits are inaccurate and power is low."
             yield Check("few_events", None, float(events), float(MIN_EVENTS), False, text)
     yield from _given_check(settings)
 
 
 def _given_check(settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Whether held-out rows are predicted better than is plausible for an outcome measured later."""
+    """Check whether held-out rows are predicted better than is plausible for an outcome measured later."""
     model, kind = settings.get("model") or {}, settings.get("outcome_kind")
     gain = model.get("gain_over_marginal")
     if gain is None or kind == "count":  # of large counts there is more to learn
         return
     value, limit = float(gain), MAX_GAIN
-    text = f"The model of the outcome predicts held-out rows {gain:.1f} nats per row better than none does"
+    text = f"The model of the outcome predicts held-out rows better by {gain:.1f} nats per row than no model"
     if kind in LEVELS:
         left = -max(model["held_out_log_likelihood"].values(), default=-math.inf)
         value, limit = gain / (gain + left), MAX_GAIN_SHARE
-        text = f"The model of the outcome explains {value:.0%} of what can be learned of held-out rows"
+        text = f"The model of the outcome explains {value:.0%} of what can be predicted in held-out rows"
     if value > limit:
-        text += ": some columns together all but determine the outcome, as what is measured before it does not."
+        text += ": together, some columns almost determine the outcome, which columns measured before it rarely do."
         yield Check("outcome_given", None, value, limit, False, text)

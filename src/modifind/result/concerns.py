@@ -1,4 +1,4 @@
-"""Kinds of checks, and the words for those that failed: cautions of features, concerns in a sentence, a summary.
+"""Kinds of checks and the wording of failed ones: cautions per feature, concerns in a sentence, a summary.
 
 A new check is an entry in `KINDS` and a `Check` of that name from a function that `checks.run_checks` calls.
 """
@@ -91,7 +91,7 @@ def check(
     feature: str | None = None,
     remedy: str = "",
 ) -> Check:
-    """A check whose text ends one way where it passed and another where it failed."""
+    """Make a check; its text ends with `passing` or `failing`."""
     text += passing if passed else failing
     return Check(name, feature, float(value), float(threshold), bool(passed), text, remedy)
 
@@ -112,7 +112,7 @@ KINDS = {
     "effective_rows": Kind(
         "effective sample size",
         "Estimate effects where the arms overlap, population='overlap' (--population overlap), or leave out rows that "
-        "could only have been in one arm, or features that decide the treatment without being related to the outcome.",
+        "could only have been in one arm, or features that determine the treatment but are unrelated to the outcome.",
     ),
     "largest_weight": Kind(
         "largest weight",
@@ -121,7 +121,7 @@ KINDS = {
     ),
     "outcome_weights": Kind(
         "weights for missing outcomes",
-        "Look at which rows have no outcome: groups that hardly ever have one should be left out, and "
+        "Look at which rows have no outcome: leave out groups in which it is almost always missing; "
         "missing_outcome='drop' (--missing-outcome drop) restricts the analysis to rows that have one.",
     ),
     "clipped_scores": Kind(
@@ -185,14 +185,14 @@ KINDS = {
     # The rows.
     "repeated_rows": Kind(
         "rows that repeat the features of others",
-        "Pass a label of each person as clusters=, or keep one row of each. If one of these columns is looked up from "
+        "Pass a label of each person as clusters=, or keep one row of each. If one of these columns is derived from "
         "another, leave it out.",
     ),
     # The test.
     "control": Kind(
         "control of error rates",
-        "Use it to reproduce or to compare only. For results, take the default settings, or statistic='wcmmd' with its "
-        "own, and a sampler other than 'marginal'.",
+        "Use these settings for reproduction and comparison only. For results, use the defaults, or statistic='wcmmd' "
+        "with its defaults, and a sampler other than 'marginal'.",
     ),
     "conditional_fit": Kind(
         "conditional distribution of the feature",
@@ -258,7 +258,7 @@ KINDS = {
         "features that others determine",
         "Leave out one of the redundant columns.",
         "determined by other features",
-        "{features}: so nearly a function of the other features that the data cannot tell them apart; p-values set "
+        "{features}: almost determined by the other features, so that the data cannot tell them apart; p-values set "
         "to 1.",
         validity=False,
     ),
@@ -266,7 +266,7 @@ KINDS = {
 
 
 def uncontrolled(settings: Mapping[str, Any]) -> list[str]:
-    """Settings of a result that give up control of error rates, in words; empty where it is controlled.
+    """Settings of a result that give up error control, in words; empty if errors are controlled.
 
     Examples
     --------
@@ -291,7 +291,7 @@ def uncontrolled(settings: Mapping[str, Any]) -> list[str]:
 
 
 def control_sentence(settings: Mapping[str, Any]) -> str:
-    """A clause that says why error rates are not controlled; empty where they are."""
+    """Clause that says why error rates are not controlled; empty if they are."""
     reasons = uncontrolled(settings)
     return f"error rates are not controlled, because {'; '.join(reasons)}" if reasons else ""
 
@@ -305,7 +305,7 @@ MAX_NAMES = 12
 
 
 def cautions(checks: pd.DataFrame, features: Sequence[str]) -> list[str]:
-    """Failed checks of each feature in a few words; empty where all passed."""
+    """Failed checks of each feature in a few words; empty if all passed."""
     phrases: dict[str, list[str]] = {str(feature): [] for feature in features}
     failed = checks[~checks["passed"] & checks["feature"].isin(list(phrases))]  # others are columns adjusted for
     for name, feature in zip(failed["name"], failed["feature"], strict=True):
@@ -314,10 +314,10 @@ def cautions(checks: pd.DataFrame, features: Sequence[str]) -> list[str]:
 
 
 def concerns(checks: pd.DataFrame, named: frozenset[str] = frozenset(), *, validity: bool | None = None) -> list[str]:
-    """One sentence or a few for every kind of check that failed, naming the features; what bears on validity first.
+    """A short text for every kind of failed check that names the features, validity first.
 
-    Features in `named` are left out where they cannot be tested: they have had a warning of their own. With `validity`
-    only cautions (True) or only notes (False) are returned.
+    Features in `named` are left out of checks that call them untestable, because an earlier warning named them. With
+    `validity` only cautions (True) or only notes (False) are returned.
 
     Examples
     --------
@@ -340,7 +340,7 @@ def concerns(checks: pd.DataFrame, named: frozenset[str] = frozenset(), *, valid
 
 
 def summary(checks: pd.DataFrame) -> str:
-    """How many kinds of check bear on validity, how many of them failed, and how many notes there are.
+    """Sentence that counts the kinds of checks that bear on validity, the failed ones, and the notes.
 
     Examples
     --------
@@ -362,7 +362,7 @@ def summary(checks: pd.DataFrame) -> str:
 
 
 def warn_of(checks: pd.DataFrame, named: frozenset[str] = frozenset()) -> None:
-    """One warning for every kind of check that failed; see `concerns`."""
+    """Issue one warning for every kind of failed check; see `concerns`."""
     for message in concerns(checks, named):
         warn(message)
 

@@ -1,7 +1,7 @@
-"""Files of results and checkpoints: records as JSON to the last bit, and files that are written whole or not at all.
+"""Files of results and checkpoints: records as lossless JSON, written atomically.
 
-Only what a type hint names is ever made of a record, and everything is checked on the way in: a file can say what the
-values are, never what to build of them, and a refusal names the place in the file.
+Only types named by a type hint are ever constructed, and everything is checked while reading: a file can say what the
+values are but not what to build from them. Errors name the path within the file.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ ColumnType = Literal["bool", "int", "float", "text", "object"]
 
 
 class RecordError(ValueError):
-    """Raised for data that are no record of the wanted type."""
+    """Raised for data that do not encode a record of the expected type."""
 
 
 class Cell:
-    """As a hint: text, a number, true, false or None. A float that is not finite says that it is no text."""
+    """Type hint for a table cell: text, a number, true, false or null; non-finite floats are tagged."""
 
 
 @dataclass(frozen=True)
 class FrameRecord:
-    """A DataFrame as a file has it; `types` says of every column what its values are."""
+    """A DataFrame as stored in a file; `types` gives the type of every column's values."""
 
     index: list[Cell]
     index_name: str | None
@@ -54,7 +54,7 @@ class FrameRecord:
 
 @dataclass(frozen=True)
 class ArrayRecord:
-    """An array of floats as a file has it."""
+    """An array of floats as stored in a file."""
 
     shape: list[int]
     float64: str
@@ -67,7 +67,7 @@ _COLUMNS: dict[ColumnType, Any] = {
 
 
 def parse_json(content: bytes) -> Any:
-    """Parse strict JSON; raise ValueError for anything else."""
+    """Parse strict JSON; raises a ValueError for anything else."""
     try:
         return json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
@@ -134,19 +134,19 @@ def decode(data: Any, hint: Any, path: str = "") -> Any:
 
 
 def refuse(path: str, expected: str, value: Any) -> NoReturn:
-    """Raise a RecordError that names the place, the expected type and the value."""
+    """Raise a RecordError that names the path, the expected type and the value."""
     raise RecordError(f"{_at(path)}expected {expected}, found {_described(value)}")
 
 
 def check_entries(data: Mapping[str, Any], needed: Iterable[str], path: str) -> None:
-    """Refuse an object that lacks an entry."""
+    """Raise a RecordError if an object lacks an entry."""
     missing = [name for name in needed if name not in data]
     if missing:
-        raise RecordError(f"{path or 'incomplete'}: no {', '.join(missing)}")
+        raise RecordError(f"{path or 'incomplete'}: missing {', '.join(missing)}")
 
 
 def column_type(column: pd.Series[Any]) -> ColumnType:
-    """Type of the values in a column of a table."""
+    """Type name of a column's values."""
     if pd.api.types.is_bool_dtype(column):
         return "bool"
     if pd.api.types.is_integer_dtype(column):
@@ -188,7 +188,7 @@ def _holds_any(hint: Any) -> bool:
 
 
 def _encode(value: Any) -> Any:
-    """Encode by the type of the value; fields of a dataclass are left out where they are None by default."""
+    """Encode by the type of the value, omitting dataclass fields that default to None and are None."""
     if is_dataclass(value):
         record: Any = type(value)
         kept = [f for f in fields(value) if f.default is not None or getattr(value, f.name) is not None]
@@ -202,7 +202,7 @@ def _encode(value: Any) -> Any:
 
 
 def _plain(value: Any, encode_item: Callable[[Any], Any] | None = None) -> Any:
-    """Mappings, lists and single values; an object as text, unless its type is told by `encode_item`."""
+    """Encode mappings, sequences and scalars; an object becomes text unless `encode_item` tags its type."""
     inner = encode_item or _plain
     if isinstance(value, Mapping):
         return {str(key): inner(item) for key, item in value.items()}
@@ -250,7 +250,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _decode_any(data: Any, _: Any, path: str, depth: int = 0) -> Any:
-    """Check data that may be any JSON, unless they are nested too deeply to be printed."""
+    """Check that data of any JSON type are not nested too deeply to be printed."""
     if depth > MAX_DEPTH:
         raise RecordError(f"{_at(path)}nested too deeply")
     if isinstance(data, Mapping):
@@ -261,7 +261,7 @@ def _decode_any(data: Any, _: Any, path: str, depth: int = 0) -> Any:
 
 
 def _decode_named(data: Any, hints: Mapping[str, Any], needed: Iterable[str], others: Any, path: str) -> dict[str, Any]:
-    """Decode an object by the hints of its entries; `others` is the hint of further ones, None to refuse them."""
+    """Decode an object by the hints of its entries; `others` is the hint of further entries, or None to refuse them."""
     check_entries(_object(data, path), needed, path)
     for name in data if others is None else ():
         _checked(name, name in hints, f"one of {', '.join(hints)}", path)
@@ -284,7 +284,7 @@ def _decode_annotated(data: Any, hint: Any, path: str) -> Any:
 
 
 def _decode_items(data: Any, hint: Any, path: str) -> Any:
-    """A list or tuple, of items of one type or of a type each."""
+    """Decode a list or tuple, with one hint for all items or one for each."""
     hints, n_items = get_args(hint), len(_checked(data, isinstance(data, list), "a list", path))
     if get_origin(hint) is list or hints[1:] == (Ellipsis,):
         hints = hints[:1] * n_items
@@ -295,7 +295,7 @@ def _decode_items(data: Any, hint: Any, path: str) -> Any:
 
 
 def _decode_union(data: Any, hint: Any, path: str) -> Any:
-    """Decode as the first type that fits; dataclasses are distinguished by their fields."""
+    """Decode as the first type that fits; dataclasses are recognised by their fields."""
     *others, last = [one for one in get_args(hint) if one is not type(None)]
     if data is None and type(None) in get_args(hint):
         return None
@@ -387,9 +387,9 @@ _DECODERS: dict[Any, Callable[[Any, Any, str], Any]] = {
 
 
 def write_text(path: str | os.PathLike[str], text: str, *, keep: bool = False) -> None:
-    """Write to a temporary file beside `path`, then rename: readers see the old file or the whole new one.
+    """Write to a temporary file beside `path`, then rename, so that readers see the old file or the complete new one.
 
-    With `keep` a file that is there already stays as it is.
+    With `keep` an existing file is left unchanged.
     """
     write_bytes(path, text.encode("utf-8"), keep=keep)
 
@@ -427,7 +427,7 @@ def _write_and_rename(target: Path, content: bytes, keep: bool) -> None:
 
 
 def _link(temporary: str, target: Path) -> None:
-    """Give a file its name unless it is taken; of two attempts at once, one succeeds."""
+    """Rename a file unless the target exists; of two simultaneous attempts one succeeds."""
     try:
         os.link(temporary, target)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""Results of placebo runs: frozen, serialisable, and put into words."""
+"""Results of placebo runs: frozen, serialisable, with a verbal summary."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class PlaceboResult:
 
     @property
     def n_found(self) -> int:
-        """Number of runs that selected anything."""
+        """Number of runs that selected any feature."""
         return int(self.table.groupby("run")["selected"].any().sum())
 
     @property
     def ok(self) -> bool:
-        """Whether there are runs, and no more of them found something than chance allows."""
+        """Whether there are completed runs and no more of them selected features than chance allows."""
         return self.n_runs > 0 and not binom.sf(self.n_found - 1, self.n_runs, self.chance) < UNLIKELY
 
     @property
@@ -76,7 +76,7 @@ class PlaceboResult:
 
     @property
     def warning(self) -> str:
-        """Advice where more was found than chance allows; empty otherwise."""
+        """Advice if more runs selected features than chance allows; otherwise empty."""
         if self.ok or not self.n_runs:
             return ""
         most = int(binom.isf(UNLIKELY, self.n_runs, self.chance))

@@ -1,4 +1,4 @@
-"""Forms in which results are shown: tables as Markdown, LaTeX, HTML and CSV, names of effects, texts of arms."""
+"""Presentation of results: tables as Markdown, LaTeX, HTML and CSV, names of effects, merged texts of arms."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MARKDOWN = {sign: f"\\{sign}" for sign in "\\|*_`[]<>"}
 
 
 def as_markdown(table: pd.DataFrame) -> str:
-    r"""A table in Markdown, the index first.
+    r"""Format a table as Markdown, index first.
 
     Examples
     --------
@@ -29,13 +29,13 @@ def as_markdown(table: pd.DataFrame) -> str:
     | --- | --- |
     | a\_b | \<0.001 |
     """
-    head, *rows = _cells(table, lambda text: _written(text, MARKDOWN))
+    head, *rows = _cells(table, lambda text: _text_problem(text, MARKDOWN))
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def as_latex(table: pd.DataFrame) -> str:
-    r"""A table in LaTeX, the index first; it needs the package booktabs.
+    r"""Format a table as LaTeX, index first; requires the package booktabs.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def as_latex(table: pd.DataFrame) -> str:
     \bottomrule
     \end{tabular}
     """
-    head, *rows = (" & ".join(line) + r" \\" for line in _cells(table, lambda text: _written(text, LATEX)))
+    head, *rows = (" & ".join(line) + r" \\" for line in _cells(table, lambda text: _text_problem(text, LATEX)))
     columns = "l" * (1 + table.shape[1])
     lines = [
         rf"\begin{{tabular}}{{{columns}}}",
@@ -63,7 +63,7 @@ def as_latex(table: pd.DataFrame) -> str:
 
 
 def as_html(table: pd.DataFrame, bold: Collection[str] = ()) -> str:
-    """A table in HTML, the index first, some of its rows in bold."""
+    """Format a table as HTML, index first, with the rows in `bold` highlighted."""
     head, *rows = _cells(table, escape)
     title = "".join(f"<th>{cell}</th>" for cell in head)
     body = "".join(
@@ -78,7 +78,7 @@ def _weight(bold: bool) -> str:
 
 
 def _cells(table: pd.DataFrame, write: Callable[[str], str]) -> list[list[str]]:
-    """Texts of all lines, that of the headings first."""
+    """Text of every cell by line, headings first."""
     rows = [
         [table.index.name, *table.columns],
         *([name, *row] for name, row in zip(table.index, table.to_numpy(), strict=True)),
@@ -86,7 +86,7 @@ def _cells(table: pd.DataFrame, write: Callable[[str], str]) -> list[list[str]]:
     return [[write(printable(str(cell))) for cell in row] for row in rows]
 
 
-def _written(text: str, signs: dict[str, str]) -> str:
+def _text_problem(text: str, signs: dict[str, str]) -> str:
     return "".join(signs.get(letter, letter) for letter in text)
 
 
@@ -94,7 +94,7 @@ def _written(text: str, signs: dict[str, str]) -> str:
 # that another separator than the comma makes a cell of. Signs of full width count where such are typed.
 UNSEEN = r"\s\0-\x1f\x7f-\xa0\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff'\""
 FORMULA = re.compile(rf"(^|[;|\t\r\n])(?=[{UNSEEN}]*[=+\-@\uff1d\uff0b\uff0d\uff20])")
-MOVES = ("\t", "\r", "\n")
+CONTROL_CHARACTERS = ("\t", "\r", "\n")
 
 
 def safe_cell(value: Any) -> Any:
@@ -108,11 +108,11 @@ def safe_cell(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     safe = FORMULA.sub(r"\1'", value)
-    return f"'{safe}" if safe.startswith(MOVES) else safe
+    return f"'{safe}" if safe.startswith(CONTROL_CHARACTERS) else safe
 
 
 def safe_csv(frame: pd.DataFrame, *, index: bool = True, **options: Any) -> str:
-    """A DataFrame as CSV text whose names, labels and texts no spreadsheet runs; numbers stay numbers."""
+    """Format a DataFrame as CSV without names, labels or texts that a spreadsheet would run; numbers stay numbers."""
     shown = frame.copy()
     for position, kind in enumerate(frame.dtypes):
         if not pd.api.types.is_numeric_dtype(kind):
@@ -127,7 +127,7 @@ ODDS = {"binary": "odds ratio", "ordinal": "common odds ratio"}
 
 
 def effect_name(kind: str, scale: str) -> str:
-    """Name of an effect on the average.
+    """Name of the average effect on a scale.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def effect_name(kind: str, scale: str) -> str:
 
 
 def scale_of(settings: Mapping[str, Any]) -> tuple[str, str]:
-    """Kind of the outcome and scale of effects that a result was made with."""
+    """Kind of outcome and effect scale of a result."""
     return str(settings.get("outcome_kind") or "numeric"), str(settings.get("effect_scale") or "difference")
 
 
@@ -150,7 +150,7 @@ MIN_SUPPORT = 20.0
 
 
 def merged_texts(by_arm: Mapping[str, Iterable[str]], reference: Any) -> list[str]:
-    """Merge texts of comparisons with a reference; a text that not all of them have names those that do.
+    """Merge the texts of comparisons with a reference, naming the comparisons unless a text applies to all.
 
     Examples
     --------

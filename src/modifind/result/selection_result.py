@@ -181,10 +181,10 @@ class SelectionResult:
 
     @property
     def contrasts(self) -> dict[str, pd.DataFrame]:
-        """Tables like `table` of every arm against the reference, by label; empty with two arms.
+        """Tables like `table` for every arm against the reference, by label; empty with two arms.
 
-        Adjusted p-values keep the error over features and arms: a feature that is not selected in `table` is selected
-        in none of them.
+        P-values are adjusted over features and arms: a feature that is not selected in `table` is selected in none of
+        them.
         """
         return {label: result.table for label, result in (self.by_arm or {}).items()}
 
@@ -197,30 +197,30 @@ class SelectionResult:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing puts the answer in doubt: every check that bears on validity passed.
+        """Whether every check that bears on validity passed.
 
-        Notes, such as pooled levels, rows that were left out or a feature that could not be tested, do not count.
+        Notes, such as pooled levels, dropped rows or a feature that could not be tested, do not count.
         """
         return not self.cautions
 
     @property
     def cautions(self) -> list[str]:
-        """Reasons to doubt the answer: a text for every kind of check that bears on validity and failed.
+        """Reasons to doubt the result: a text for every kind of failed check that bears on validity.
 
-        Where placebo treatments found more than chance allows, that is the last.
+        If placebo treatments found more than chance allows, that comes last.
         """
         placebo = [] if self.placebo is None or not self.placebo.warning else [self.placebo.warning]
         return [*self.concerns(validity=True), *placebo]
 
     @property
     def notes(self) -> list[str]:
-        """Further remarks: warnings of the fit and failed checks that do not bear on validity, each once."""
+        """Further remarks: warnings of the fit and failed checks that do not bear on validity, without duplicates."""
         cautions = set(self.cautions)
         messages = (message for message in self.warnings if message not in cautions)
         return list(dict.fromkeys([*messages, *self.concerns(validity=False)]))
 
     def concerns(self, *, validity: bool | None = None) -> list[str]:
-        """A text for every kind of check that failed, of those that bear on validity, those that do not, or both."""
+        """A text for every kind of failed check: those that bear on validity, those that do not, or both."""
         if self.by_arm is None:
             return concerns(self.checks, validity=validity)
         by_arm = {label: result.concerns(validity=validity) for label, result in self.by_arm.items()}
@@ -270,25 +270,25 @@ class SelectionResult:
         return self.densities[str(column)].copy()
 
     def two_arms(self, what: str) -> SelectionResult:
-        """Return the result itself; refuse one of several arms, of which only contrasts have `what`."""
+        """Return the result itself; raise a ValueError for several arms, where only contrasts have `what`."""
         if self.by_arm:
             label = next(iter(self.by_arm))
             raise ValueError(f"{what} are those of a contrast; use contrast({label!r}) of the result")
         return self
 
     def kind(self, column: str) -> str:
-        """Kind of one column, also of one that was tested in a group: continuous or discrete."""
+        """Kind of a column, "continuous" or "discrete", including columns tested in a group."""
         in_groups = self.settings.get("group_column_kinds", {})
         return str(in_groups[column] if column in in_groups else self.table.loc[column, "kind"])
 
     @property
     def groups(self) -> dict[str, list[str]]:
-        """Columns of every group that was tested as one feature, by the group's name."""
+        """Columns of every feature group by its name."""
         return dict(self.settings.get("feature_groups") or {})
 
     @property
     def selected_columns(self) -> list[str]:
-        """Columns of the selected features, most significant first; those of a group in the order of the table."""
+        """Columns of the selected features, most significant first; columns of a group are in table order."""
         return [column for name in self.selected for column in self.groups.get(name, [name])]
 
     def to_dict(self) -> dict[str, Any]:
@@ -297,7 +297,7 @@ class SelectionResult:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SelectionResult:
-        """Inverse of `to_dict`; a ValueError names the place in `data` that is wrong.
+        """Inverse of `to_dict`; raises a ValueError that names the invalid entry of `data`.
 
         Examples
         --------
@@ -319,12 +319,12 @@ class SelectionResult:
         return result
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a JSON file, whole or not at all."""
+        """Write the complete result to a JSON file, atomically."""
         write_text(path, json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n")
 
     @classmethod
     def from_json(cls, path: str | os.PathLike[str]) -> SelectionResult:
-        """Read what `to_json` wrote; nothing is lost on the way."""
+        """Read a result written by `to_json`, without loss."""
         content = Path(path).read_bytes()
         try:
             return cls.from_dict(parse_json(content))
@@ -332,7 +332,7 @@ class SelectionResult:
             raise ValueError(f"{path}: {error}") from None
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the table of features as CSV, whole or not at all; of several arms with columns for each contrast.
+        """Write the table of features as CSV, atomically; several arms add columns for each contrast.
 
         Text that a spreadsheet would take for a formula gets a leading apostrophe.
         """
@@ -340,7 +340,7 @@ class SelectionResult:
 
     @property
     def wide_table(self) -> pd.DataFrame:
-        """The table, of several arms with importance, p-values and selection of each contrast beside it."""
+        """The table; with several arms also importance, p-values and selection of each contrast."""
         parts: list[Any] = [
             table[["importance", "p_value", "p_adjusted", "selected"]].add_suffix(f" ({label})")
             for label, table in self.contrasts.items()
@@ -348,7 +348,7 @@ class SelectionResult:
         return self.table.join(parts) if parts else self.table
 
     def summary(self) -> pd.DataFrame:
-        """The table of features as a paper has it, most significant first: p-values and what each feature changes."""
+        """The table of features for a paper, most significant first: p-values and what each feature changes."""
         rows = by_significance(self.table)
         shown = pd.DataFrame({"p": rows["p_value"].map(readable_p), "adjusted p": rows["p_adjusted"].map(readable_p)})
         if self.settings["adjust"] == "none":
@@ -365,16 +365,16 @@ class SelectionResult:
         return shown.rename_axis("feature")
 
     def to_markdown(self) -> str:
-        """The table of `summary` in Markdown, with a line below it where error rates are not controlled."""
+        """Format `summary` as Markdown, with a line below it if error rates are not controlled."""
         doubt = control_sentence(self.settings)
         return as_markdown(self.summary()) + (f"\n\n{doubt[0].upper()}{doubt[1:]}." if doubt else "")
 
     def to_latex(self) -> str:
-        """The table of `summary` in LaTeX, for the package booktabs."""
+        """Format `summary` as LaTeX, for the package booktabs."""
         return as_latex(self.summary())
 
     def _repr_html_(self) -> str:
-        """The headline and the table of `summary`, as a notebook shows them."""
+        """The headline and the table of `summary` for notebooks."""
         headline = import_module("modifind.report").headline(self)
         doubt = control_sentence(self.settings)
         headline += f" However, {doubt}." if doubt else ""
@@ -390,7 +390,7 @@ class SelectionResult:
         write_text(path, import_module("modifind.report").render_report(self))
 
     def __eq__(self, other: object) -> bool:
-        """Equal in every number, label and setting."""
+        """Whether every number, label and setting is equal."""
         return self.to_dict() == other.to_dict() if isinstance(other, SelectionResult) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]
@@ -402,7 +402,7 @@ class SelectionResult:
 
 
 def by_significance(table: pd.DataFrame) -> pd.DataFrame:
-    """Sort features by p-value, and those of equal p-value by importance."""
+    """Sort features by p-value, and ties by importance."""
     return table.sort_values(["p_value", "importance"], ascending=[True, False])
 
 
@@ -422,7 +422,7 @@ def readable_p(p_value: float) -> str:
 
 
 def p_text(p_value: float, name: str = "p") -> str:
-    """A p-value with its name, as it stands in a sentence.
+    """A named p-value for use in a sentence.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Settings of a result that was read, and what its parts must have in common; messages name the place in the file."""
+"""Validation of results read from files: their settings and the consistency of their parts; errors name the path."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class _OfEvery(TypedDict):
 
 
 class Settings(_OfEvery, total=False):
-    """Types of the settings that reports, figures and messages use; a result may have others."""
+    """Types of the settings that reports, figures and messages use; a result may have further ones."""
 
     design: _Design
     propensity_clip: list[float]
@@ -121,7 +121,7 @@ class _BySelection(TypedDict):
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Refuse settings that do not belong to the kind of test or that no run can have had.
+    """Raise a RecordError for settings that contradict the kind of test or that no run can have had.
 
     Raises
     ------
@@ -162,7 +162,7 @@ PROBABILITY = re.compile(r"(^|_)p(_value|_adjusted)?$|_adjusted$")
 
 
 def check_consistency(result: Any) -> None:
-    """Refuse a result whose parts do not belong together.
+    """Raise a RecordError if the parts of a result contradict each other.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def _check_features(features: list[Any], kinds: list[Any]) -> None:
 
 
 def _check_selected(table: pd.DataFrame) -> None:
-    """Refuse a feature that is selected without having been tested."""
+    """Refuse a feature that is marked as selected without having been tested."""
     wanted = "a number, as the feature is selected"
     for name in ("p_value", "p_adjusted"):
         for position in np.flatnonzero(table["selected"] & table[name].isna()):
@@ -223,7 +223,7 @@ def _check_selected(table: pd.DataFrame) -> None:
 
 
 def _check_columns(result: Any) -> None:
-    """Every feature, or every column of one that is a group, has a curve and a kind."""
+    """Check that every feature, or every column of a feature group, has a curve and a kind."""
     kinds = result.table["kind"].to_dict()
     columns = {column: name for name in kinds for column in result.groups.get(name, [name])}
     for column, name in columns.items():
@@ -247,7 +247,7 @@ def _check_explanations(result: Any) -> None:
 
 
 def _check_whole(result: Any, features: list[Any]) -> None:
-    """Tests are those that there are, and subgroups those of features."""
+    """Check that tests have known names and subgroups belong to features."""
     _check_each("tests.index", result.tests.index, TESTS.__contains__, _one_of(TESTS))
     _check_each("subgroups.columns.feature", result.subgroups["feature"], features.__contains__, FEATURE)
     for name in ("n_treated", "n_control"):
@@ -262,7 +262,7 @@ def _check_checks(result: Any, features: list[Any]) -> None:
 
 
 def _check_explanation(path: str, frame: pd.DataFrame) -> None:
-    """A table of numbers, mostly along the values of a column; limits come in pairs."""
+    """Check a numeric table, usually along the values of a column; limits must come in pairs."""
     for name in frame.columns:
         kind, pair = column_type(frame[name]), LIMIT.sub(lambda end: OTHER_LIMIT[end[0]], name)
         if pair not in frame:

@@ -1,4 +1,4 @@
-"""What the two arms share, how they differ, and how much of the difference held-out rows bear out."""
+"""Common part of both arms, their contrasts, and the share of the contrasts that held-out rows support."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ MAX_BEYOND = float(np.log(2.0))  # of the mean contrast of log-scales beyond zer
 PILE_SHARE = 0.05  # of the rows
 MAX_PILE_WIDTH = 0.04  # of such a share over the interquartile range; 0.09 for normal outcomes
 BY_CHANCE = 2.5  # standard deviations by which the narrowest of many such widths is below its mean
-CHANGED = 2.0  # standard errors, by which the arms' mean scores of shape differ where the treatment changes the shape
+MIN_SHAPE_SCORE = (
+    2.0  # standard errors, by which the arms' mean scores of shape differ where the treatment changes the shape
+)
 PILED_RESIDUAL = 1e-3  # of a scale: where half of the residuals are smaller, rows pile up
 
 
 @dataclass(frozen=True)
 class CommonPart:
-    """The location and scale that the arms share at each row, held still while a feature moves.
+    """Location and scale common to the arms at each row, held fixed while a feature moves.
 
     Attributes
     ----------
@@ -46,13 +48,13 @@ class CommonPart:
 
     @classmethod
     def of(cls, family: Family, location: Array, scale: Array, scores: Array, level: float = 0.0) -> CommonPart:
-        """The common part of predictions of shape (n, 2), at the contrast of the arms that all rows share."""
+        """Common part of predictions of shape (n, 2), at the contrast of the arms that all rows share."""
         share, common = _common(family, location, family.variance(location, scale), scores)
         precision = null_precision(family, location, scale, scores, level)
         return cls(share, common, np.log(scale).mean(axis=1), precision)
 
     def at(self, rows: Ints) -> CommonPart:
-        """The same of some rows."""
+        """The common part of a subset of the rows."""
         return CommonPart(self.share[rows], self.location[rows], self.log_scale[rows], self.precision[rows])
 
 
@@ -65,11 +67,11 @@ def _common(family: Family, location: Array, variance: Array, scores: Array) -> 
 
 
 def null_precision(family: Family, location: Array, scale: Array, scores: Array, level: float) -> Array:
-    """Information on the contrast of locations, over that of the coin that assigns the arms; arms on the last axis.
+    """Information on the contrast of locations, relative to that of the assignment; arms on the last axis.
 
-    Where the variance follows the location, it is taken where the arms are `level` apart about what they share: at the
-    models' own contrast, rows in which one arm hardly ever has the outcome would count for nothing, and the stronger a
-    modification were the less of it would be seen.
+    If the variance depends on the location, it is evaluated where the arms are `level` apart around their common part:
+    at the models' own contrast, rows in which one arm hardly ever has the outcome would count for nothing, so that
+    stronger modifications would be harder to detect.
     """
     variance = family.variance(location, scale)
     if not family.has_shape:
@@ -85,7 +87,7 @@ def _contrast_precision(variance: Array, scores: Array) -> Array:
 
 @dataclass(frozen=True)
 class ArmTraits:
-    """The arms as a whole, as out-of-fold rows show them.
+    """Properties of whole arms, estimated from out-of-fold rows.
 
     Attributes
     ----------
@@ -124,7 +126,7 @@ class ArmTraits:
 
     @classmethod
     def of(cls, family: Family, cross: CrossFit, y: Array, a: Ints, scores: Array, weights: Weights) -> ArmTraits:
-        """Traits that the rows of a cross-fit show."""
+        """Estimate the traits from the rows of a cross-fit."""
         row_shapes = arm_shapes(y, a, cross.location, cross.scale, family=family, weights=weights)
         shapes = float(row_shapes[np.argmax(a == 0)]), float(row_shapes[np.argmax(a == 1)])
         shape = family.best_shape(
@@ -147,7 +149,7 @@ class ArmTraits:
         compared = Weights.of(weights.times(np.abs(a - scores)))
         arms = [_mean_and_variance(compared[a == arm], by_row[a == arm]) for arm in (0, 1)]
         means, variances = np.array(arms).swapaxes(0, 1)
-        differs = np.abs(means[1] - means[0]) > CHANGED * np.sqrt(variances.sum(axis=0))
+        differs = np.abs(means[1] - means[0]) > MIN_SHAPE_SCORE * np.sqrt(variances.sum(axis=0))
         named = zip(SHAPE_SCORES, (False, *differs), strict=True)  # the location is none of them
         changed = tuple(name for name, differ in named if differ and name in RAISED_SCORES)
         return replace(traits, ranks=ranks, scores=means, changed=changed)
@@ -155,9 +157,9 @@ class ArmTraits:
     def residuals(
         self, common: CommonPart, y: Array, arm: Ints, location_contrast: Array, scale_contrast: Array
     ) -> tuple[Array, Array, Array]:
-        """Residuals in units of their scale at given contrasts of the arms, the units, and eta.
+        """Standardised residuals at given contrasts of the arms, the units, and eta.
 
-        The contrasts are taken as far as held-out rows bear them out.
+        The contrasts are shrunk to what held-out rows support.
         """
         eta = self.eta(common, arm, location_contrast)
         unit = np.ones(y.size)
@@ -166,7 +168,7 @@ class ArmTraits:
         return self.family.residual(y, self.family.location(eta), unit), unit, eta
 
     def eta(self, common: CommonPart, arm: Ints | float, contrast: Array) -> Array:
-        """Eta of an arm at a contrast of the arms, taken as far as held-out rows bear it out."""
+        """Eta of an arm at a contrast of the arms, shrunk to what held-out rows support."""
         return common.location + (arm - common.share) * (self.location[0] + self.location[1] * contrast)
 
 
@@ -177,10 +179,10 @@ def _mean_and_variance(weights: Weights, scores: Array) -> tuple[Array, Array]:
 
 
 def is_piled(y: Array) -> bool:
-    """Whether a twentieth of the outcomes lie closer together than chance brings them: at zero, or on a few values.
+    """Whether a twentieth of the outcomes lie closer together than chance explains: at zero, or on a few values.
 
-    Where these rows are, a small error of the arms' contrast moves one arm's residuals beyond all of the other's, and
-    whatever bends there finds a difference.
+    There, a small error of the arms' contrast moves one arm's residuals beyond all of the other's, so that any
+    curvature produces a difference.
     """
     ordered = np.sort(y)
     step = max(int(PILE_SHARE * y.size), 1)
@@ -190,7 +192,7 @@ def is_piled(y: Array) -> bool:
 
 
 def contrasts(family: Family, location: Array, scale: Array) -> tuple[Array, Array]:
-    """Difference of the arms' locations and of their log-scales, the arms being the last axis."""
+    """Difference of the arms' locations and of their log-scales; arms are the last axis."""
     eta = family.eta(location)
     return eta[..., 1] - eta[..., 0], np.log(scale[..., 1] / scale[..., 0])
 
@@ -205,7 +207,7 @@ def _calibration(
     shape: float,
     weights: Weights,
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Shift and share of both contrasts with the largest likelihood of some rows, shares between 0 and 1."""
+    """Maximum likelihood shift and shrinkage of both contrasts, with shrinkage factors between 0 and 1."""
     moved, eta, unit = family.rebased(y, common.location, observed_arm(scale, arm))
     apart = contrasts(family, location / unit, scale)
     middle = [float(weights.mean(contrast)) for contrast in apart]

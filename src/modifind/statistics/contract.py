@@ -1,10 +1,10 @@
-"""The contract of a statistic: what the engine needs to test features with it.
+"""Contract of a statistic: what the engine needs to test features with it.
 
-A statistic says how far a feature seems to modify the effect, and declares its tail. One with an *analytic* tail is a
-sum over rows: it says what every row adds at the observed value of a feature and at the points of its distribution
-(`PreparedTerms.terms`), and the engine adds these up and compares. One that is *resampled* measures a column of values
-(`PreparedStatistic.value`) and is compared with its values on resampled copies of the feature, which any function of a
-column can be.
+A statistic measures how strongly a feature seems to modify the effect, and declares its tail. One with an *analytic*
+tail is a sum over rows: it gives the contribution of every row at the observed value of a feature and at the points of
+its distribution (`PreparedTerms.terms`), which the engine adds and compares. One that is *resampled* measures a column
+of values (`PreparedStatistic.value`), which may be any function of it, and is compared with its values on resampled
+copies of the feature.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Nuisances:
-    """Data and fitted models that a statistic is prepared from.
+    """Data and fitted models for which a statistic is prepared.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Nuisances:
 
 @dataclass(frozen=True)
 class Column:
-    """One column of values to be measured: the feature as observed, or a resampled copy of it.
+    """One column of values to measure: the feature as observed, or a resampled copy of it.
 
     Attributes
     ----------
@@ -129,31 +129,31 @@ class Column:
 
 
 class PreparedStatistic(Protocol):
-    """A statistic for one outcome and treatment."""
+    """A statistic prepared for one outcome and treatment."""
 
     def value(self, column: Column) -> float:
-        """The value of a column; the larger, the more the feature seems to modify the effect."""
+        """Value of a column; larger values suggest a stronger modification of the effect."""
 
 
 class SummedStatistic(PreparedStatistic, Protocol):
-    """A statistic whose value follows from sums over rows, in one or more passes, as a table in pieces needs."""
+    """A statistic computed from sums over rows in one or more passes, as tables in pieces require."""
 
     def at(self, rows: Nuisances) -> SummedStatistic:
-        """The same for other rows."""
+        """The same statistic for other rows."""
 
     def sums(self, column: Column, known: tuple[Any, ...] = ()) -> Any:
-        """Sums over these rows for the next pass; those of sets of rows are added up by ``+``.
+        """Sums over these rows for the next pass, which are combined with ``+``.
 
         `known` holds the sums over all rows of each earlier pass.
         """
 
     def value_of(self, known: tuple[Any, ...]) -> float | None:
-        """The value of a column from the sums over all rows; None if another pass is needed."""
+        """Value of a column from the sums over all rows; None if another pass is needed."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What every row adds to a sum, and what it would add under the null hypothesis.
+    """Contribution of every row to a sum, observed and under the null hypothesis.
 
     Attributes
     ----------
@@ -223,15 +223,15 @@ class PreparedTerms(ABC):
 
     @abstractmethod
     def at(self, rows: Nuisances) -> Self:
-        """The same for other rows, with the models fitted in `prepare`."""
+        """The same statistic for other rows, with the models fitted in `prepare`."""
 
     @abstractmethod
     def terms(self, feature: Feature, distribution: RowGrid) -> Terms:
-        """Terms of these rows as a feature, or a group of them, takes the points of its distribution."""
+        """Terms of these rows for a feature, or a group of them, over the points of its distribution."""
 
     @property
     def description(self) -> dict[str, Any] | None:
-        """A record of the fitted models for the result."""
+        """Description of the fitted models for the record."""
         return None
 
     def looks_at(self, feature: Feature) -> bool:
@@ -239,22 +239,22 @@ class PreparedTerms(ABC):
         return True
 
     def first_look(self, feature: Feature) -> DirectTerms | None:
-        """Directions that need no distribution of the feature; None if there are none.
+        """Directions that do not need the feature's distribution; None if there are none.
 
-        A distribution takes time to fit: a feature without any signal along these has p-value 1.
+        Distributions take time to fit: a feature without any signal along these directions gets p-value 1.
         """
         return None
 
     def reuse(self, feature: Feature, distribution: RowGrid, *parts: str) -> Mapping[str, Reuse]:
-        """Variance that models which share rows add to the sum and its parts; empty if none were cross-fitted."""
+        """Variance added to the sum and its parts by models that share rows; empty without cross-fitting."""
         return {}
 
     def conditional_test(self, feature: Feature, distribution: RowGrid) -> float:
-        """P-value for the distribution of a feature being right where it matters; NaN if that is not tested."""
+        """P-value for the feature's distribution being correct where it matters; NaN if not tested."""
         return float("nan")
 
     def with_directions(self, features: Sequence[Feature]) -> Self:
-        """The same, keeping for other rows what depends on these rows for some features."""
+        """The same statistic, storing for other rows what depends on these rows for some features."""
         return self
 
 
@@ -325,7 +325,7 @@ class Statistic(BaseEstimator, ABC):
 
     @property
     def follows_scores(self) -> bool:
-        """Whether propensity scores are those of the resampled values, or stay as they are."""
+        """Whether propensity scores are re-evaluated at resampled values or kept."""
         return True
 
     def check(self) -> None:
@@ -348,11 +348,11 @@ class Statistic(BaseEstimator, ABC):
             )
 
     def repeated(self, prepared: Any, nuisances: Nuisances) -> Any:
-        """`prepared` averaged with cross-fits by the folds of `nuisances`; None if folds decide nothing."""
+        """`prepared` averaged with cross-fits by the folds of `nuisances`; None if folds have no influence."""
         return None
 
     def check_prepared(self, prepared: Any) -> None:
-        """Refuse a prepared statistic that does not match the tail."""
+        """Refuse a prepared statistic that does not match the declared tail."""
         if self.tail == "analytic" and not isinstance(prepared, PreparedTerms):
             raise ValueError(
                 f"{called(self)} has tail = 'analytic', but what it prepares, {type(prepared).__name__}, is not "
@@ -361,11 +361,11 @@ class Statistic(BaseEstimator, ABC):
 
     @abstractmethod
     def prepare(self, nuisances: Nuisances) -> Any:
-        """The statistic for an outcome and a treatment: a `PreparedStatistic`, or a `PreparedTerms`."""
+        """Prepare the statistic for an outcome and a treatment: a `PreparedStatistic`, or a `PreparedTerms`."""
 
 
 def called(statistic: Statistic) -> str:
-    """The name of a statistic in messages."""
+    """Name of a statistic in messages."""
     return repr(statistic.name) if statistic.name else type(statistic).__name__
 
 
@@ -392,7 +392,7 @@ def refuse_gaps(statistic: Statistic, incomplete: Sequence[str]) -> None:
 
 
 def check_statistic(given: Any, names: tuple[str, ...]) -> None:
-    """Refuse an object that is not a statistic, and say what it lacks."""
+    """Refuse an object that is not a statistic, naming what it lacks."""
     if isinstance(given, Statistic):
         if given.tail not in ("resampled", "analytic"):
             raise ValueError(f"{called(given)}: tail must be 'resampled' or 'analytic', not {given.tail!r}")

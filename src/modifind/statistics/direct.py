@@ -67,7 +67,7 @@ FLAT_SHARE = 0.02  # of values that a line may be flat for,
 MAX_LINE = 3.0  # robust standard deviations from the median, beyond which it is flat,
 MAX_BEND = 2.0  # and its square
 RAMP = 4.0  # times the rank
-END = 0.1  # share of the rows over which a ramp goes up and stays
+RAMP_SHARE = 0.1  # share of the rows over which a ramp goes up and stays
 MAX_RANKS = 1001  # values whose ranks are kept
 BLOCK_ROWS = 4096
 NORMAL_IQR = 1.349
@@ -75,7 +75,7 @@ NORMAL_IQR = 1.349
 
 @dataclass(frozen=True)
 class Ranks:
-    """Ranks of values among those that it was made of, between 0 and 1.
+    """Empirical distribution function of a sample, with values between 0 and 1.
 
     Attributes
     ----------
@@ -88,14 +88,14 @@ class Ranks:
 
     @classmethod
     def of(cls, values: Array) -> Ranks:
-        """Ranks among some values."""
+        """Take a sample."""
         distinct, counts = np.unique(values, return_counts=True)
         ranks = (np.cumsum(counts) - counts / 2) / counts.sum()
         kept = np.unique(np.linspace(0, distinct.size - 1, MAX_RANKS).astype(np.int64))
         return cls(distinct[kept], ranks[kept])
 
     def __call__(self, values: Array) -> Array:
-        """Ranks of other values, with straight lines between those that are known."""
+        """Ranks of values in the sample, interpolated linearly."""
         return np.interp(values, self.values, self.ranks)
 
 
@@ -111,10 +111,10 @@ def residual_scores(residual: Array, ranks: Ranks, by_scale: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Number:
-    """A line that is flat far from the median, a ramp about it, the line's square, and a ramp up at either end.
+    """A line that flattens far from the median, a ramp about it, the line's square, and a ramp at either end.
 
-    Ramps are for thresholds. Steps would do for the data, but their means under a distribution that is known by 25
-    points jump. All are 0 where the value is missing.
+    Ramps detect thresholds. Steps would suit the data, but their means under a distribution represented by 25 points
+    jump. All functions are 0 where the value is missing.
     """
 
     ranks: Ranks
@@ -130,7 +130,7 @@ class _Number:
         line = np.clip((values - self.median) / self.spread, -MAX_LINE, MAX_LINE)
         ranks = self.ranks(values)
         ramp, bend = np.clip(RAMP * (2 * ranks - 1), -1.0, 1.0), np.minimum(np.abs(line), MAX_BEND) ** 2
-        top, bottom = (np.clip(2 * (share - 1 + END) / END, 0.0, 1.0) for share in (ranks, 1 - ranks))
+        top, bottom = (np.clip(2 * (share - 1 + RAMP_SHARE) / RAMP_SHARE, 0.0, 1.0) for share in (ranks, 1 - ranks))
         functions = np.stack((line, ramp, bend, top, bottom), axis=-1)
         functions[np.isnan(values)] = 0.0
         return functions
@@ -138,9 +138,9 @@ class _Number:
 
 @dataclass(frozen=True)
 class _Levels:
-    """Whether a feature has each of some levels, judged together; NaN stands for a missing value.
+    """Indicators of some levels, judged jointly; NaN stands for a missing value.
 
-    Levels that are numbers also have a line along these, flat far from the median.
+    Numeric levels also have a line along these, flat far from the median.
     """
 
     levels: Array
@@ -148,7 +148,7 @@ class _Levels:
 
     @property
     def blocks(self) -> tuple[tuple[str, int], ...]:
-        """Names and sizes of what is judged together."""
+        """Names and sizes of the jointly judged sets."""
         together = (("levels", self.levels.size),)
         return together if self.numbers is None else (*together, ("line", 1))
 
@@ -180,7 +180,7 @@ class ValueFunctions:
 
     @classmethod
     def of(cls, table: FeatureTable, treatment: Ints, feature: Feature) -> ValueFunctions:
-        """Those that the rows of a table can tell."""
+        """Functions that the rows of a table can identify."""
         columns = members_of(feature)
         parts: list[tuple[int, FeatureFunction]] = []
         for place, member in enumerate(columns):
@@ -201,20 +201,20 @@ class ValueFunctions:
 
     @property
     def blocks(self) -> tuple[tuple[str, int], ...]:
-        """Names and sizes of the sets of functions that are judged together."""
+        """Names and sizes of the jointly judged sets of functions."""
         return tuple(block for _, function in self.parts for block in function.blocks)
 
     def __call__(self, values: Array) -> Array:
-        """The functions at values whose last axis is that of the columns."""
+        """Evaluate the functions; the last axis of `values` has the columns."""
         return np.concatenate([own(values[..., place]) for place, own in self.parts], axis=-1)
 
     def excess(
         self, table: FeatureTable, grid: RowGrid | None, informed: Array | None = None, known: Array | None = None
     ) -> Array:
-        """Functions of every row's own values less their mean under the distribution, or as they are without one.
+        """Functions at every row's own values minus their mean under the distribution, if there is one.
 
-        An error of a contrast that all rows share counts in each as much as there is information on it. It drops out
-        where means are taken under weights of the points by that.
+        A common error of the contrast enters each row in proportion to the information on it. It cancels if means are
+        taken with weights of the points in that proportion.
 
         Parameters
         ----------
@@ -250,14 +250,14 @@ class ValueFunctions:
 
 
 def _common_levels(codes: Array, treatment: Ints) -> Array:
-    """The most common levels of which both arms have some rows."""
+    """The most common levels that both arms contain."""
     levels, counts = np.unique(codes, return_counts=True)
     ordered = levels[np.argsort(-counts, kind="stable")]
     return np.array([level for level in ordered if _is_common(codes == level, treatment)][:MAX_LEVELS])
 
 
 def _numbers(labels: tuple[Any, ...], codes: Array) -> Array | None:
-    """The numbers that more than two levels stand for, by code, in robust standard deviations; None where none."""
+    """Numeric values of the levels by code, in robust standard deviations; None with two levels or without numbers."""
     try:
         numbers = np.array([np.nan if label is None else float(label) for label in labels])
     except (TypeError, ValueError):
@@ -273,7 +273,7 @@ def _numbers(labels: tuple[Any, ...], codes: Array) -> Array | None:
 
 
 def _median_and_spread(values: Array) -> tuple[float, float]:
-    """The median and robust standard deviation, so large that a line is flat for few values only."""
+    """Median and robust standard deviation, widened so that a line is flat for few values only."""
     low, median, high = np.quantile(values, (0.25, 0.5, 0.75))
     distance = np.abs(values - median)
     spread = max((high - low) / NORMAL_IQR, np.quantile(distance, 1.0 - FLAT_SHARE) / MAX_LINE)
@@ -306,12 +306,12 @@ class Scores:
     changed: tuple[str, ...] = ()
 
     def only(self, *names: str) -> Scores:
-        """Some of the scores."""
+        """A subset of the scores."""
         places = [self.names.index(name) for name in names]
         return Scores(self.values[:, places], self.slopes[:, places], names, self.changed)
 
     def weights(self, functions: Sequence[str]) -> Mapping[str, float]:
-        """Weight of each score in the combination, where it is multiplied by such functions of the feature."""
+        """Weight of each score in the combination, when multiplied by these functions of the feature."""
         if "tails" not in self.names:
             return CONTRAST_SCORES
         usual = SHAPE_SCORES if "ramp" in functions else LEVELS_SHAPE_SCORES
@@ -320,7 +320,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class DirectTerms:
-    """What rows add to sums that are tested two-sided.
+    """Contributions of rows to sums that are tested two-sided.
 
     Attributes
     ----------
@@ -344,7 +344,7 @@ class DirectTerms:
 
     @classmethod
     def of(cls, terms: Array | DirectTerms) -> DirectTerms:
-        """Columns of an array count alike, each by itself."""
+        """Terms from an array whose columns are weighted equally and judged separately."""
         if isinstance(terms, DirectTerms):
             return terms
         size = terms.shape[1]
@@ -352,7 +352,7 @@ class DirectTerms:
 
     @classmethod
     def along(cls, scores: Scores, excess: Array, blocks: tuple[tuple[str, int], ...]) -> DirectTerms:
-        """Scores of rows times what `ValueFunctions.excess` gives, each score by the functions that suit it."""
+        """Products of scores with the result of `ValueFunctions.excess`, each score with its suitable functions."""
         ends = np.cumsum([size for _, size in blocks])
         terms, slopes, sizes, weights = [], [], [], []
         functions = [block for block, _ in blocks]
@@ -373,7 +373,7 @@ class DirectTerms:
 
 
 def function_shares(score: str, functions: Sequence[str]) -> list[float]:
-    """Shares that functions of a feature have in the weight of a score; 0 for those that it is not multiplied by."""
+    """Shares of functions of a feature in the weight of a score; 0 for functions that it does not use."""
     wanted = LOCATION_FUNCTIONS if score == "location" else {OTHER_FUNCTIONS[score]: 1.0}
     levels = MISSING_SHARE if "ramp" in functions else 1.0  # of a number they say that it is missing
     shares = [levels if function == "levels" else wanted.get(function, 0.0) for function in functions]

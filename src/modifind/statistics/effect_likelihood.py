@@ -103,9 +103,9 @@ class EffectLikelihood(Statistic):
         self.device = device
 
     def repeated(self, prepared: PreparedEffectLikelihood, nuisances: Nuisances) -> PreparedEffectLikelihood | None:
-        """The same with further cross-fits, where "auto" of the learners that the first one chose.
+        """The same with further cross-fits, where "auto" uses the learners chosen by the first one.
 
-        None where cross-fits are repeated anyway.
+        None if cross-fits are repeated anyway.
         """
         if self.cv_repeats > 1:
             return None
@@ -114,14 +114,14 @@ class EffectLikelihood(Statistic):
         return replace(prepared, fits=(*prepared.fits, *again.prepare(nuisances).fits))
 
     def check(self) -> None:
-        """Refuse settings that are not counts."""
+        """Refuse invalid counts."""
         for name, least in (("cv_repeats", 1), ("check_resamples", 0)):
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
 
     def validate(self, family: Family, *, weighted: bool = False) -> None:
-        """Refuse learners that do not suit the family, and with weights those that do not support them."""
+        """Refuse learners that do not suit the family or, with weights, do not support them."""
         self.check()
         check_device(self.device)
         if self.device != "cpu":
@@ -134,7 +134,7 @@ class EffectLikelihood(Statistic):
         return resolve_learners(self.learner, family.learners or family.kind, device=self.device)
 
     def prepare(self, nuisances: Nuisances) -> PreparedEffectLikelihood:
-        """Cross-fit the model of the outcome, once for every set of folds."""
+        """Cross-fit the outcome model, once for every set of folds."""
         table, treatment, scores, weights = nuisances.table, nuisances.arms, nuisances.scores, nuisances.weights
         family = nuisances.family or family_of(nuisances.outcome)
         y = family.coded(nuisances.outcome)

@@ -47,10 +47,10 @@ def random_fourier_map(values: Array, bandwidth: float, n_components: int, rng: 
 
 
 def reduce_map(features: Array, *, tolerance: float = 1e-10) -> Array:
-    """Rotate a feature map onto its numerical rank; directions that move no inner product by `tolerance` are cut.
+    """Rotate a feature map onto its numerical rank, dropping directions that change no inner product by `tolerance`.
 
-    A thousand random Fourier features of one variable span some thirty directions. Inner products are all a
-    kernel statistic sees, so the rotated and cut map gives the same number at a fraction of the cost.
+    A thousand random Fourier features of one variable span some thirty directions. A kernel statistic depends on inner
+    products only, so the reduced map gives the same number at a fraction of the cost.
     """
     return np.ascontiguousarray(features @ _rank_rotation(features, tolerance))
 
@@ -83,7 +83,7 @@ def spectral_map(values: Array, bandwidth: float, *, reduce: bool = True) -> Arr
 
 @dataclass(frozen=True)
 class SpectralMap:
-    """The map of `spectral_map` for any values of a column, made from some of them.
+    """The map of `spectral_map`, built from some values of a column and applicable to all.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class SpectralMap:
         reduce: bool = True,
         tolerance: float = 1e-10,
     ) -> SpectralMap:
-        """A map for values like these; where they are some of a column, for all values between its limits."""
+        """Build a map from values; if they are a sample of a column, it covers the range `limits`."""
         low, high = limits or (float(values.min()), float(values.max()))
         if high - low > MAX_DENSE_RANGE * bandwidth:
             candidates = _spread(values)
@@ -123,7 +123,7 @@ class SpectralMap:
         return replace(plain, rotation=_rank_rotation(features, tolerance))
 
     def __call__(self, values: Array) -> Array:
-        """The map of some values, shape (n, k)."""
+        """Map values, shape (n, k)."""
         if self.factor is not None:
             near = gaussian_gram(self.points, values, self.bandwidth)
             return np.asarray(solve_triangular(self.factor, near, lower=True).T)
@@ -132,7 +132,7 @@ class SpectralMap:
 
 
 def _spread(values: Array) -> Array:
-    """The values; of very many both ends and some in between."""
+    """The values; of very many, both ends and some in between."""
     if values.size <= MAX_PIVOT_VALUES:
         return values
     ordered, quarter = np.unique(values), MAX_PIVOT_VALUES // 4
@@ -146,7 +146,7 @@ def _spread(values: Array) -> Array:
 def _pivoted_cholesky(
     values: Array, bandwidth: float, tolerance: float = 1e-10, max_components: int = 1000
 ) -> tuple[NDArray[np.intp], Array]:
-    """Indices of the pivots, and columns whose products are the Gram matrix."""
+    """Indices of the pivots, and columns whose products approximate the Gram matrix."""
     # |K - UU'|_ij <= sqrt(residual_i residual_j), so stopping on the largest residual bounds every entry.
     residual = np.ones(values.size)
     columns = np.empty((max_components, values.size))
@@ -170,7 +170,7 @@ def dense_nodes(low: float, high: float, bandwidth: float) -> Array:
 
 
 def root_kernel(values: Array, bandwidth: float, nodes: Array) -> Array:
-    """Kernel roots between values and nodes: products of two, summed over nodes, are the kernel."""
+    """Kernel roots between values and nodes, whose products summed over nodes are the kernel."""
     scaled = (values[:, None] - nodes) * (np.sqrt(2.0) / bandwidth)
     np.multiply(scaled, scaled, out=scaled)
     np.negative(scaled, out=scaled)
@@ -190,10 +190,10 @@ MANY_CELLS = 2.0**52  # from zero: further out, neighbouring numbers are further
 
 
 class LocalSums(ABC):
-    """Sums of weighted rows around every row; what a conditional expectation given one feature needs.
+    """Sums of weighted rows around every row, from which conditional expectations given one feature are computed.
 
-    The work is done in two steps, so that the second can go through the rows in blocks that stay in cache: `collect`
-    adds up all rows of each ``(slice of rows, weights of those rows)`` source, `at` evaluates the sums at some rows.
+    The work has two steps, so that the second can process rows in cache-sized blocks: `collect` adds up all rows of
+    each ``(slice of rows, weights of those rows)`` source, `at` evaluates the sums at some rows.
 
     Attributes
     ----------
@@ -205,7 +205,7 @@ class LocalSums(ABC):
 
     @abstractmethod
     def collect(self, sources: Sources) -> list[Any]:
-        """Sums of each source, as `at` needs them."""
+        """Sums of each source, as input of `at`."""
 
     @abstractmethod
     def at(self, collected: list[Any], rows: slice) -> list[Array]:
@@ -213,7 +213,7 @@ class LocalSums(ABC):
 
     @property
     def block_rows(self) -> int:
-        """Number of rows that `at` should be asked for at a time."""
+        """Recommended number of rows per call of `at`."""
         return ROW_BLOCK
 
     def sums(self, sources: Sources) -> list[Array]:
@@ -246,14 +246,14 @@ class GroupSums(LocalSums):
 
 @dataclass(frozen=True)
 class DenseSums(LocalSums):
-    """Kernel sums by the full n x n matrix: quadratic, kept as the published computation."""
+    """Kernel sums by the full n x n matrix: quadratic in time, kept as the published computation."""
 
     gram: Array
 
     reaches_all = False  # kernel values of far rows vanish
 
     def collect(self, sources: Sources) -> list[Any]:
-        """Sums at all rows: the published computation has no blocks."""
+        """Sums at all rows, because the published computation has no blocks."""
         return [self.gram[:, rows] @ values for rows, values in sources]
 
     def at(self, collected: list[Any], rows: slice) -> list[Array]:
@@ -263,7 +263,7 @@ class DenseSums(LocalSums):
 
 @dataclass(frozen=True)
 class CellSums:
-    """Sums at the nodes of numbered cells, which add up over sets of rows.
+    """Sums at the nodes of numbered cells, which can be added.
 
     Attributes
     ----------
@@ -277,7 +277,7 @@ class CellSums:
     nodes: Array
 
     def __add__(self, other: CellSums) -> CellSums:
-        """The sums of both sets of rows."""
+        """Add the sums of other rows."""
         numbers = np.union1d(self.numbers, other.numbers)
         nodes = np.zeros((numbers.size, *self.nodes.shape[1:]))
         for sums in (self, other):
@@ -310,7 +310,7 @@ class GridSums(LocalSums):
 
 @dataclass(frozen=True)
 class CellGridSums(LocalSums):
-    """The same for heavy tails, by a grid that is cut into cells; rows see those of neighbouring cells only.
+    """Kernel sums for heavy tails, by a grid divided into cells; rows interact with neighbouring cells only.
 
     Attributes
     ----------
@@ -333,7 +333,7 @@ class CellGridSums(LocalSums):
 
     @classmethod
     def of(cls, values: Array, bandwidth: float) -> CellGridSums:
-        """The cells of a column."""
+        """Divide a column into cells."""
         number, offset = _cells(values, CELL_WIDTH * bandwidth)
         order = np.argsort(number, kind="stable")
         number = number[order]
@@ -374,7 +374,7 @@ class CellGridSums(LocalSums):
         return values
 
     def _placed(self, numbers: Array) -> list[tuple[int, int, int]]:
-        """First row and end of each cell, and the index of the cell before it among numbered ones."""
+        """First row and end of each cell, and the index in `numbers` of the cell before it."""
         before = np.searchsorted(numbers, _next(self.numbers, -1.0)).tolist()
         return [(*rows, cell) for rows, cell in zip(self.cells, before, strict=True)]
 
@@ -382,7 +382,7 @@ class CellGridSums(LocalSums):
 def kernel_sums(values: Array, bandwidth: float, limits: tuple[float, float] | None = None) -> LocalSums:
     """Prepare one column: a dense grid for ordinary ranges, numbered cells for heavy tails.
 
-    Where the rows are some of a table, `limits` of the whole column make the sums of all parts add up.
+    If the rows are some of a table, pass the `limits` of the whole column, so that the sums of all parts add up.
     """
     low, high = limits or (float(values.min()), float(values.max()))
     if high - low > MAX_DENSE_RANGE * bandwidth:
@@ -391,7 +391,7 @@ def kernel_sums(values: Array, bandwidth: float, limits: tuple[float, float] | N
 
 
 def _cells(values: Array, width: float) -> tuple[Array, Array]:
-    """Number of the cell of every value, and how far into it the value is."""
+    """Cell number of every value, and its position within the cell."""
     with np.errstate(over="ignore"):
         number, offset = np.divmod(values, width)
     # Beyond MANY_CELLS floats skip whole numbers, so that a cell there is that of a single value.
@@ -399,14 +399,14 @@ def _cells(values: Array, width: float) -> tuple[Array, Array]:
 
 
 def _next(numbers: Array, step: float) -> Array:
-    """Numbers of neighbouring cells."""
+    """Numbers of the neighbouring cells."""
     return np.where(np.abs(numbers) < MANY_CELLS, numbers + step, np.nextafter(numbers, step * np.inf))
 
 
 def nearest_weights(point: float, ordered: Array, bandwidth: float) -> tuple[slice, Array]:
-    """Kernel weights at `point`, scaled so that the largest is one, over the rows of a sorted column that matter.
+    """Kernel weights at `point`, scaled to a maximum of one, over the relevant rows of a sorted column.
 
-    Far from all rows every kernel value underflows; their ratios do not. Rows whose weight is below ``exp(-40)`` of
+    Far from all rows every kernel value underflows, but their ratios do not. Rows whose weight is below ``exp(-40)`` of
     the largest are left out.
     """
     at = int(np.searchsorted(ordered, point))
@@ -429,12 +429,12 @@ def nearest_rows(points: Array, ordered: Array) -> NDArray[np.intp]:
 
 
 def relative_kernel(points: Array, rows: Array, bandwidth: float) -> Array:
-    """Kernel between points and rows, relative to the row nearest to each point: where all underflow, ratios do not."""
+    """Kernel between points and rows, relative to the row nearest to each point, which avoids underflow."""
     ordered = np.sort(rows)
     nearest = ordered[nearest_rows(points, ordered), None]
     return np.exp(relative_exponent(rows, nearest, points[:, None], bandwidth))
 
 
 def relative_exponent(rows: Array, nearest: Array | float, point: Array | float, bandwidth: float) -> Array:
-    """Logarithm of ``k(row, point) / k(nearest, point)``, factorised so that a far point does not round it away."""
+    """Logarithm of ``k(row, point) / k(nearest, point)``, factorised to avoid cancellation at far points."""
     return -((rows - nearest) / bandwidth) * ((rows - point) / bandwidth + (nearest - point) / bandwidth)

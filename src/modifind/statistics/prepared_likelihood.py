@@ -1,4 +1,4 @@
-"""The effect-likelihood statistic of one table: sums over rows, and what else their tests need."""
+"""The effect-likelihood statistic prepared for one table: sums over rows, and what else their tests need."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PARTS = {"test": WHOLE, "outcome": OUTCOME, "mean": MEAN, "spread": SPREAD}
 
 @dataclass(frozen=True)
 class PreparedEffectLikelihood(PreparedTerms):
-    """The statistic for one table, to be tested at any feature.
+    """The statistic prepared for one table, to be tested at any feature.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class PreparedEffectLikelihood(PreparedTerms):
     tests_changes = True
 
     def at(self, rows: Nuisances) -> PreparedEffectLikelihood:
-        """The same models for other rows, none of which they have seen; folds say which model scores a row."""
+        """The same models for other, unseen rows; folds say which model scores a row."""
         design, y, fits = rows.table.design, self.family.coded(rows.outcome), []
         for fit, folds in zip(self.fits, rows.folds, strict=True):
             cross = fit.cross.at(design, folds)
@@ -73,7 +73,7 @@ class PreparedEffectLikelihood(PreparedTerms):
         return PreparedEffectLikelihood(*known, self.functions)
 
     def with_directions(self, features: Sequence[Feature]) -> PreparedEffectLikelihood:
-        """The same with what the direct component looks at along some features as these rows tell it."""
+        """The same statistic with the functions of some features for the direct component fixed by these rows."""
         return replace(self, functions={feature: self.direct_functions(feature) for feature in features})
 
     @property
@@ -90,7 +90,7 @@ class PreparedEffectLikelihood(PreparedTerms):
 
     @property
     def description(self) -> dict[str, Any]:
-        """The stack that was used, for the record."""
+        """Description of the stack for the record."""
         crosses = [fit.cross for fit in self.fits]
         shares = self.shares
         scores = {
@@ -107,7 +107,7 @@ class PreparedEffectLikelihood(PreparedTerms):
 
     @property
     def gain_over_marginal(self) -> float:
-        """Held-out log-likelihood, in nats per row, beyond that of each arm's own distribution without features."""
+        """Held-out log-likelihood per row, in nats, in excess of each arm's marginal distribution."""
         least = min(model.least_scale for fit in self.fits for model in fit.cross.models)
         plain = [
             marginal_log_likelihood(
@@ -119,19 +119,19 @@ class PreparedEffectLikelihood(PreparedTerms):
         return float(self.weights.mean(own - np.mean(plain, axis=0)))
 
     def looks_at(self, feature: Feature) -> bool:
-        """Whether the model of any fold looks at a feature; the statistic does not depend on one that none does."""
+        """Whether the model of any fold uses a feature; otherwise the statistic does not depend on it."""
         columns = columns_of(self.table, feature)
         return any(model.looks_at(columns) for fit in self.fits for model in fit.cross.models)
 
     def reuse(self, feature: Feature, distribution: RowGrid, *parts: str) -> dict[str, Reuse]:
-        """How far the models of different folds agree about a feature: the variance that their folds' sums share.
+        """Variance shared by the folds' sums, because models of different folds agree about a feature.
 
-        Rows are independent given the models, but a chance pattern that two folds have in common raises the sum of
-        both: one fold's model has learned it from the other. With many ways for a feature to matter by chance this
-        doubles the variance of the total; with a single one it does nothing, since the pattern then only decides the
-        sign. Which of the two, the models of different folds tell. They share (K - 2) / (K - 1) of their rows, so what
-        they learned from noise agrees that far; an effect, or a single way to matter, agrees fully, and patterns that
-        have nothing in common cannot have taught each other. The variance is evaluated on a sample of the rows and
+        Rows are independent given the models, but a chance pattern common to two folds raises the sum of both: one
+        fold's model has learned it from the other. If a feature can matter by chance in many ways, this doubles the
+        variance of the total; with a single way it does nothing, since the pattern then only decides the sign. The
+        models of different folds show which applies. They share (K - 2) / (K - 1) of their rows, so what they learned
+        from noise agrees to that extent; an effect, or a single way to matter, agrees fully, and patterns with nothing
+        in common cannot have been learned from each other. The variance is evaluated on a sample of the rows and
         averaged over repeats, for each of the statistic's parts (see `terms`).
         """
         rows, known = self._sampled
@@ -146,7 +146,7 @@ class PreparedEffectLikelihood(PreparedTerms):
 
     @cached_property
     def _sampled(self) -> tuple[Ints, list[list[tuple[Array | None, ...]]]]:
-        """The rows that `reuse` looks at, and of each cross-fit what its models reuse there from feature to feature."""
+        """The rows used by `reuse`, and the parts of each cross-fit that do not depend on the feature."""
         rows = np.linspace(0, self.y.size - 1, min(REUSE_ROWS, self.y.size)).astype(np.int64)
         X = self.table.design[rows]
         return rows, [[model.index(X) for model in fit.cross.models] for fit in self.fits]
@@ -160,7 +160,7 @@ class PreparedEffectLikelihood(PreparedTerms):
         grid: RowGrid,
         parts: tuple[Part, ...],
     ) -> list[Array]:
-        """Inner products of what the folds' models make of the feature."""
+        """Inner products between folds of what their models learned about the feature."""
         points, weights = grid.at(rows)
         where = self.table.design[rows], columns_of(self.table, feature), encode(self.table, feature, points)
         location_lead, scale_lead = (lead[rows, None] for lead in fit.leads())
@@ -179,10 +179,10 @@ class PreparedEffectLikelihood(PreparedTerms):
         return [np.array(found) @ np.array(found).T for found in patterns]
 
     def terms(self, feature: Feature, distribution: RowGrid, *, parts: bool = False) -> Terms:
-        """What every row adds to the test and to whether the outcome follows the feature.
+        """Contributions of every row to the test and to the test of whether the outcome follows the feature.
 
-        With `parts` also to the tests of what the feature changes. Of a feature that no model looks at there are
-        directions alone, at the models' own contrasts.
+        With `parts` also to the tests of what the feature changes. For a feature that no model uses there are only
+        directions, at the models' own contrasts.
         """
         scores, informed, known, n_rows = self.direct_scores, None, None, self.y.size
         terms = Terms(np.zeros(n_rows), np.zeros((n_rows, 1)), np.ones((n_rows, 1)))
@@ -216,9 +216,9 @@ class PreparedEffectLikelihood(PreparedTerms):
         return replace(terms, directions=directions)
 
     def row_terms(self, feature: Feature, grid: RowGrid, *parts: Part) -> tuple[tuple[RowTerms, ...], Array]:
-        """What every row adds as a feature takes the points of its distribution, and the points' weights.
+        """Contributions of every row over the points of a feature's distribution, and the points' weights.
 
-        Averaged over repeats of the cross-fitting, and times the weight of the row.
+        They are averaged over repeats of the cross-fitting and multiplied by the weight of the row.
 
         Parameters
         ----------
@@ -270,7 +270,7 @@ class PreparedEffectLikelihood(PreparedTerms):
         ), weights
 
     def _groups(self, columns: slice) -> LevelGroups | None:
-        """Levels that a row's models cannot tell apart, where the feature is a category of many."""
+        """Levels that a row's models cannot distinguish, if the feature is a many-level category."""
         alike: list[list[NDArray[np.intp]]] = []
         for fit in self.fits:
             found = [model.alike(columns) for model in fit.cross.models]
@@ -286,7 +286,7 @@ class PreparedEffectLikelihood(PreparedTerms):
         return Scores(values, slopes, self.fits[0].score_names, self.fits[0].traits.changed)
 
     def direct_functions(self, feature: Feature) -> ValueFunctions | None:
-        """What the direct component looks at along a feature; None where there is nothing to test."""
+        """Functions of a feature for the direct component; None if there is nothing to test."""
         if feature in self.functions:
             return self.functions[feature]
         functions = ValueFunctions.of(self.table, self.treatment, feature)
@@ -298,12 +298,12 @@ class PreparedEffectLikelihood(PreparedTerms):
         return Misfit(self.table.design, self.weights)
 
     def conditional_test(self, feature: Feature, grid: RowGrid) -> float:
-        """P-value of whether the distribution of a feature is off where it matters: along the arms' contrasts.
+        """P-value for an error in a feature's distribution where it matters: along the arms' contrasts.
 
-        Under a right distribution the excess of a row's contrast over its mean under the distribution, times |a - e|,
-        has mean zero whatever the other features are. What it has left of them, times what the models of the contrast
-        have left, is what a feature that modifies nothing gains by. Tested are sums over bins of the other features and
-        of the contrast's mean, and over products of two features, for the location and for the scale.
+        Under a correct distribution the excess of a row's contrast over its mean under the distribution, times |a - e|,
+        has mean zero whatever the other features are. Its remaining dependence on them, times that of the models'
+        contrast, is what would inflate the statistic of a null feature. The test uses sums over bins of the other
+        features and of the contrast's mean, and over products of two features, for the location and for the scale.
         """
         excess, means = np.zeros((2, self.y.size)), np.zeros((2, self.y.size))
         for fit, rows, chances, location, scale in along_grid(self.fits, self.table, feature, grid):
@@ -324,7 +324,7 @@ class PreparedEffectLikelihood(PreparedTerms):
         return max(min(min(p_values) * len(p_values), 1.0), SMALLEST)
 
     def first_look(self, feature: Feature) -> DirectTerms | None:
-        """DirectTerms of a feature that no model looks at, by its values less their mean in each arm."""
+        """Direct terms of a feature that no model uses, from its values minus their mean in each arm."""
         if self.looks_at(feature):
             return None
         functions = self.direct_functions(feature)

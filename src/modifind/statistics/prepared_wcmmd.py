@@ -1,7 +1,8 @@
-"""The weighted conditional MMD of one outcome and treatment, to be evaluated at any column of feature values.
+"""The weighted conditional MMD of one outcome and treatment, for any column of feature values.
 
-Of a table in pieces it follows from sums, which add up: a first pass finds what each arm has at the nodes of a grid
-(`ColumnSums`), a second the moments of D2 (`D2Moments`), and a third what rows far from an arm need (`FarSums`).
+For a table in pieces it is computed from sums, which can be added: a first pass collects the sums of each arm at the
+nodes of a grid (`ColumnSums`), a second the moments of D2 (`D2Moments`), and a third the sums for rows far from an arm
+(`FarSums`).
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ MAX_FAR_VALUES = 10_000  # of rows far from an arm; where there are more, D2 is 
 
 @dataclass(frozen=True)
 class ColumnSums:
-    """Sums of every source at nodes or in categories, for rows with a value and for those without."""
+    """Sums of every source at nodes or in categories, for rows with a value and for rows without one."""
 
     parts: Mapping[str, tuple[Array | CellSums, ...]]
 
     def __add__(self, other: ColumnSums) -> ColumnSums:
-        """The sums of both sets of rows."""
+        """Add the sums of other rows."""
         parts = {**self.parts}
         for name, sums in other.parts.items():
             parts[name] = tuple(map(operator.add, parts[name], sums)) if name in parts else sums
@@ -75,7 +76,7 @@ class D2Moments:
 
     @classmethod
     def of(cls, d2: Array, weights: Array, far: Array | None = None) -> D2Moments:
-        """The moments of some rows; `far` has further rows as (value, 1, weight)."""
+        """Moments over some rows; `far` collects further rows as (value, 1, weight)."""
         defined = ~np.isnan(d2)
         values, known_weights = d2[defined], weights[defined]
         total = float(known_weights.sum())
@@ -88,7 +89,7 @@ class D2Moments:
         return replace(moments, rows=counted + far[:, 1:].sum(axis=0), far=_grouped(far))
 
     def __add__(self, other: D2Moments) -> D2Moments:
-        """The moments of both sets of rows."""
+        """Add the moments of other rows."""
         known = self.known + other.known
         total, gap = known[1], other.mean - self.mean
         share = other.known[1] / total if total > 0 else 0.0
@@ -99,7 +100,7 @@ class D2Moments:
         return D2Moments(self.rows + other.rows, known, self.mean + share * gap, squares, far)
 
     def with_far(self, d2: Array) -> D2Moments:
-        """The same with D2 of the far rows."""
+        """The moments including D2 of the far rows."""
         assert self.far is not None
         defined = ~np.isnan(d2)
         moments = D2Moments.of(d2[defined], self.far[defined, 2])
@@ -108,7 +109,7 @@ class D2Moments:
 
     @property
     def variance(self) -> float:
-        """Sample variance over rows, whose weights are scaled to mean 1; where D2 is undefined rows are average."""
+        """Sample variance over rows with weights scaled to mean 1; rows where D2 is undefined count as average."""
         if self.known[0] < 2:
             return 0.0
         n_rows, total = self.rows
@@ -116,7 +117,7 @@ class D2Moments:
 
 
 def _grouped(far: Array) -> Array | None:
-    """Number and weight of the rows of each value; None where there are too many values."""
+    """Number and weight of the rows by distinct value; None if there are too many values."""
     values, group = np.unique(far[:, 0], return_inverse=True)
     if values.size > MAX_FAR_VALUES:
         return None
@@ -125,7 +126,7 @@ def _grouped(far: Array) -> Array | None:
 
 @dataclass(frozen=True)
 class FarSums:
-    """Kernel sums at points that are far from all rows, as multiples of the kernel at the nearest one.
+    """Kernel sums at points far from all rows, relative to the kernel at the nearest row.
 
     Attributes
     ----------
@@ -144,7 +145,7 @@ class FarSums:
 
     @classmethod
     def of(cls, points: Array, bandwidth: float, arms: list[tuple[Array, Array]]) -> FarSums:
-        """The sums of some rows, given as values and columns of each arm."""
+        """Sums over some rows, given as values and columns of each arm."""
         nearest = np.full((2, points.size), np.nan)
         sums = np.zeros((2, points.size, arms[0][1].shape[1]))
         for arm, (x, columns) in enumerate(arms):
@@ -159,7 +160,7 @@ class FarSums:
         return cls(points, bandwidth, nearest, sums)
 
     def __add__(self, other: FarSums) -> FarSums:
-        """The sums of both sets of rows, as multiples of the kernel at the nearer of their nearest rows."""
+        """Add the sums of other rows, relative to the kernel at the nearer of both nearest rows."""
         theirs = np.isnan(self.nearest) | (np.abs(other.nearest - self.points) < np.abs(self.nearest - self.points))
         nearest = np.where(theirs, other.nearest, self.nearest)
         sums = np.zeros(self.sums.shape)
@@ -171,7 +172,7 @@ class FarSums:
 
     @property
     def d2(self) -> Array:
-        """D2 at the points; NaN where an arm has no row."""
+        """D2 at the points; NaN if an arm has no rows."""
         with np.errstate(invalid="ignore", divide="ignore"):
             control, treated = self.sums / self.sums[..., :1]
         return ((treated - control) ** 2).sum(axis=1)
@@ -184,7 +185,7 @@ EXACT_BLOCK = 256  # points at which the double sum is evaluated at a time
 
 @dataclass(frozen=True)
 class PreparedWCMMD:
-    """The statistic for one outcome and treatment, to be evaluated at any column of feature values.
+    """The statistic prepared for one outcome and treatment, for any column of feature values.
 
     Attributes
     ----------
@@ -229,12 +230,12 @@ class PreparedWCMMD:
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
-        """Rows with the control arm first, so that each arm is a slice and nothing is gathered."""
+        """Rows with the control arm first, so that each arm is a slice."""
         return np.argsort(self.treatment, kind="stable")
 
     @cached_property
     def columns(self) -> Array:
-        """What is summed over rows in that order: ones, and the map of the outcomes."""
+        """Columns summed over rows in that order: ones, and the map of the outcomes."""
         ones = np.ones((self.order.size, 1))
         return ones if self.outcome_map is None else np.concatenate((ones, self.outcome_map[self.order]), axis=1)
 
@@ -269,7 +270,7 @@ class PreparedWCMMD:
         return self.weighting == "hajek"
 
     def _parts(self, column: Column) -> dict[str, tuple[Any, PreparedWCMMD, Column]]:
-        """Rows that have a value, and as a category of their own those that have none."""
+        """Rows with a value, and rows without one as a category of their own."""
         missing = np.isnan(column.values)
         if column.n_levels or not missing.any():
             return {WITH_VALUE: (slice(None), self, column)}
@@ -281,7 +282,7 @@ class PreparedWCMMD:
         return parts
 
     def _of_rows(self, rows: NDArray[np.bool_]) -> PreparedWCMMD:
-        """The same for some of the rows."""
+        """The same statistic for a subset of the rows."""
         return replace(
             self,
             treatment=self.treatment[rows],
@@ -306,7 +307,7 @@ class PreparedWCMMD:
         return curve
 
     def _sources(self, column: Column) -> tuple[Array, list[tuple[slice, Array]]]:
-        """Values in the order of the arms, and the slice of each arm with what its rows add."""
+        """Values ordered by arm, and the slice of each arm with the contributions of its rows."""
         x, scores = column.values[self.order], column.scores[self.order]
         row_weights = self.row_weights.values[self.order]
         arms = ((slice(0, self.n_control), 1.0 - scores), (slice(self.n_control, None), scores))
@@ -321,7 +322,7 @@ class PreparedWCMMD:
         return kernel_sums(x, column.bandwidth, column.limits)
 
     def _collected(self, sums: LocalSums, sources: list[tuple[slice, Array]]) -> list[Any]:
-        """Sums of both arms, and those of all rows where conditional means are divided by these."""
+        """Sums of both arms, and those of all rows if conditional means are divided by these."""
         everyone = (slice(None), self.row_weights.values[self.order, None])
         return sums.collect(sources if self._is_hajek else [*sources, everyone])
 
@@ -370,7 +371,7 @@ class PreparedWCMMD:
         return d2[point]
 
     def capped(self, scores: Scores) -> Scores:
-        """Scores, array or tensor, as they enter the test: moved to where no weight exceeds its cap."""
+        """Scores, array or tensor, bounded so that no weight exceeds its cap."""
         if self.weight_cap is not None:
             scores = scores.clip(1 / self.weight_cap, 1 - 1 / self.weight_cap)
         if self.arm_caps is None:
@@ -382,7 +383,7 @@ class PreparedWCMMD:
         return scores.clip(low, high)
 
     def value(self, column: Column) -> float:
-        """The importance of a column, under capped weights."""
+        """Importance of a column, under capped weights."""
         scores = self.capped(column.scores)
         return self.importance(column.values, scores, bandwidth=column.bandwidth, n_levels=column.n_levels)
 
@@ -391,13 +392,13 @@ class PreparedWCMMD:
         return curve_variance(self.curve(x, scores, bandwidth=bandwidth, n_levels=n_levels), self.row_weights)
 
     def at(self, rows: Nuisances) -> PreparedWCMMD:
-        """The same for other rows of the table."""
+        """The same statistic for other rows of the table."""
         assert self.spectral is not None
         outcome_map = self.spectral(rows.outcome)
         return replace(self, treatment=rows.arms, outcome_map=outcome_map, row_weights=rows.weights)
 
     def sums(self, column: Column, known: tuple[Any, ...] = ()) -> Any:
-        """What these rows add to the value of a column in the first pass, or in the one after those that are known."""
+        """Contributions of these rows to the next pass, given the sums of earlier passes."""
         parts = self._parts(column)
         if not known:
             return ColumnSums({name: prepared._first_sums(part) for name, (_, prepared, part) in parts.items()})
@@ -410,7 +411,7 @@ class PreparedWCMMD:
         return FarSums.of(known[1].far[:, 0], part.bandwidth, [(x[rows], weighted) for rows, weighted in sources])
 
     def value_of(self, known: tuple[Any, ...]) -> float | None:
-        """The value of a column from the sums of all rows, one for each pass; None where another pass is needed."""
+        """Value of a column from the sums of all rows for each pass; None if another pass is needed."""
         if len(known) == 1:
             return None
         moments = known[1]
@@ -426,7 +427,7 @@ class PreparedWCMMD:
         return tuple(self._collected(self._local_sums(x, column), sources))
 
     def _moments(self, column: Column, collected: tuple[Any, ...]) -> D2Moments:
-        """Moments of D2 over these rows, from the first sums over all rows."""
+        """Moments of D2 over these rows, given the first sums over all rows."""
         x, row_weights = column.values[self.order], self.row_weights.values[self.order]
         sums = self._local_sums(x, column)
         d2, smallest = self._distances(sums, list(collected), x.size)

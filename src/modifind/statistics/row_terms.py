@@ -1,7 +1,6 @@
-"""What every row adds to the effect-likelihood statistic as a feature moves along its distribution, given one
-cross-fit.
+"""Contributions of rows to the effect-likelihood statistic along a feature's distribution, given one cross-fit.
 
-`effect_likelihood` has the formula. Levels of a category that a row's models cannot tell apart are one point of the
+`effect_likelihood` has the formula. Levels of a category that a row's models cannot distinguish are one point of the
 category's distribution (`LevelGroups`), and rows of different folds share what their models learned (`Reuse`).
 """
 
@@ -25,7 +24,7 @@ from modifind.statistics.direct import CONTRAST_SCORES, SHAPE_SCORES, residual_s
 
 @dataclass(frozen=True)
 class Reuse:
-    """How far the folds' models agree about one feature.
+    """Agreement of the folds' models about one feature.
 
     Attributes
     ----------
@@ -40,7 +39,7 @@ class Reuse:
     share: float = 1.0
 
     def variance(self, per_fold: list[Array]) -> float:
-        """Shared variance of the sum, given the variances of each fold's rows, averaged over repeats."""
+        """Shared variance of the sum, given the variance over each fold's rows, averaged over repeats."""
         return self.share * float(np.mean(list(map(_shared, self.products, per_fold))))
 
 
@@ -79,7 +78,7 @@ class LevelGroups:
 
     @classmethod
     def of(cls, alike: list[list[NDArray[np.intp]]], folds: list[Ints]) -> LevelGroups:
-        """The groups of rows, from those of each fold's models and the folds of the rows, for each repeat.
+        """Groups by row, from those of each fold's models and the folds of the rows, for each repeat.
 
         Examples
         --------
@@ -102,7 +101,7 @@ class LevelGroups:
         return cls(kind.reshape(-1), firsts, member)
 
     def gather(self, rows: Ints, chances: Array) -> tuple[Array, Array]:
-        """A level of each group and the chance of the group, each of shape (rows, groups), from chances of levels."""
+        """A level of each group and the group's probability, each of shape (rows, groups), from those of levels."""
         kind = self.kind[rows]
         gathered = np.empty((rows.size, self.first.shape[1]))
         for k in np.unique(kind):
@@ -119,7 +118,7 @@ WHOLE, MEAN, SPREAD, OUTCOME = (True, True), (True, False), (False, True), (Fals
 
 @dataclass(frozen=True)
 class RowTerms:
-    """What every row adds to the statistic, or to one of its parts.
+    """Contributions of every row to the statistic, or to one of its parts.
 
     Attributes
     ----------
@@ -141,7 +140,7 @@ class RowTerms:
 
 @dataclass(frozen=True)
 class ArmFit:
-    """One cross-fit, with what follows from it for every row.
+    """One cross-fit, and everything derived from it for every row.
 
     Attributes
     ----------
@@ -172,7 +171,7 @@ class ArmFit:
 
     @classmethod
     def of(cls, cross: CrossFit, traits: ArmTraits, X: Array, y: Array, a: Ints, scores: Array) -> ArmFit:
-        """A cross-fit for rows that its models have not seen."""
+        """Apply a cross-fit to rows that its models have not seen."""
         family, shapes = traits.family, np.array(traits.shapes)[a]
         common = CommonPart.of(family, cross.location, cross.scale, scores, traits.level)
         apart = contrasts(family, cross.location, cross.scale)
@@ -193,7 +192,7 @@ class ArmFit:
     def terms(
         self, rows: Ints, location: Array, scale: Array, chances: Array, parts: tuple[Part, ...]
     ) -> list[RowTerms]:
-        """Terms of some rows for each part, from the predictions of both arms at the points, shape (rows, g, 2)."""
+        """Terms of some rows for each part, from predictions for both arms at the points, shape (rows, g, 2)."""
         family, shape = self.traits.family, self.traits.shape
         here, along = [contrast[rows] for contrast in self.contrasts], contrasts(family, location, scale)
         scores = self.treatment[rows] - 2 * self.lead[rows]
@@ -232,13 +231,13 @@ class ArmFit:
         return terms
 
     def own_log_likelihood(self, rows: Ints, location: Array, scale: Array) -> Array:
-        """Log-likelihood of the row's own outcome at predictions of both arms, shape (rows, g, 2)."""
+        """Log-likelihood of the observed outcome under predictions for both arms, shape (rows, g, 2)."""
         each, arm = np.arange(rows.size), self.treatment[rows]
         shape = np.array(self.traits.shapes)[arm, None]
         return self.traits.family.log_density(self.y[rows, None], location[each, :, arm], scale[each, :, arm], shape)
 
     def residual(self, rows: Ints, *apart: Array) -> tuple[Array, Array, Array]:
-        """Residuals at given contrasts of the arms, the lead of a contrast of locations, and it without weights."""
+        """Residuals at given contrasts of the arms, and the factor of the location contrast, weighted and not."""
         common, family, y = self.common.at(rows), self.traits.family, self.y[rows]
         residual, unit, eta = self.traits.residuals(common, y, self.treatment[rows], *apart)
         per_unit, of_eta = family.on_eta(y, eta, unit, residual)
@@ -255,9 +254,9 @@ class ArmFit:
     def direct(self, rows: Ints, residual: Array, lead: Array, plain: Array) -> Array:
         """Scores of rows for the direct component, with the sign and weight of the row's arm.
 
-        That of the contrast of locations comes first, without weights of residuals where outcomes pile up. The others
-        are of the shape of residuals, less their arm's mean, or of the contrast of scales. The arguments are what
-        `residual` gives.
+        The score of the location contrast comes first, without residual weights if outcomes pile up. The others concern
+        the shape of residuals, minus their arm's mean, or the scale contrast. The arguments are the result of
+        `residual`.
         """
         family, traits = self.traits.family, self.traits
         scores = [(plain if traits.ranks is None else lead)[:, None]]
@@ -271,13 +270,13 @@ class ArmFit:
 
     @property
     def slopes(self) -> Array:
-        """How much an effect adds to each of the scores of `direct`, up to a factor that rows share."""
+        """Derivative of each score of `direct` with respect to an effect, up to a common factor of the row."""
         by_location = self.lead * self.common.precision * (self.treatment - self.common.share)
         by_shape = self.scale_lead * (self.treatment - 0.5)
         return np.stack((by_location, *(by_shape,) * (len(self.score_names) - 1)), axis=-1)
 
     def leads(self) -> tuple[Array, Array]:
-        """Derivatives of what each row adds by either contrast, at the row's own prediction."""
+        """Derivatives of each row's contribution with respect to either contrast, at the row's own prediction."""
         family, shape = self.traits.family, self.traits.shape
         location = observed_arm(self.cross.location, self.treatment)
         unit = observed_arm(self.cross.scale, self.treatment) if family.has_scale else 1.0
@@ -288,7 +287,7 @@ class ArmFit:
 
 
 def _mean(values: Array, weights: Array) -> Array:
-    """Means of rows under weights that need not sum to one."""
+    """Weighted means of rows, for weights of any sum."""
     return np.einsum("ij,ij->i", values, weights) / weights.sum(axis=1)
 
 
@@ -298,10 +297,10 @@ GRID_CELLS = 2**17  # rows times grid points evaluated at a time
 def along_grid(
     fits: Iterable[ArmFit], table: FeatureTable, feature: Feature, grid: RowGrid, groups: LevelGroups | None = None
 ) -> Iterator[tuple[ArmFit, Ints, Array, Array, Array]]:
-    """Every cross-fit over blocks of rows, as a feature takes the points of its distribution.
+    """Every cross-fit over blocks of rows, with a feature at the points of its distribution.
 
     Each block is the cross-fit, the rows, the weights of the points, of shape (rows, g), and the predictions of
-    location and scale in both arms, of shape (rows, g, 2). Levels are gathered in their `groups`, where there are any.
+    location and scale in both arms, of shape (rows, g, 2). Levels are merged into their `groups`, if there are any.
     """
     columns = columns_of(table, feature)
     for fit in fits:

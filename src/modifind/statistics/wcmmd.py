@@ -31,7 +31,7 @@ BANDWIDTH_ROWS = 1000
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Refuse a setting that is not one of its choices."""
+    """Refuse a setting that is not among its choices."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
 
@@ -116,7 +116,7 @@ class WCMMD(Statistic):
         return self.resample_weights != "fixed"
 
     def prepare(self, nuisances: Nuisances) -> PreparedWCMMD:
-        """The statistic for these rows; scores are capped in its `value`."""
+        """Prepare the statistic for these rows; scores are capped in its `value`."""
         prepared = self.for_rows(nuisances.outcome, nuisances.arms, nuisances.seed, nuisances.weights)
         spectral = None
         if nuisances.in_pieces:
@@ -138,7 +138,7 @@ class WCMMD(Statistic):
             )
 
     def _arm_caps(self, scores: Array, arms: Ints) -> tuple[float, float] | None:
-        """Largest weights of control and of treated rows, where they are quantiles."""
+        """Largest weights of control and treated rows, if caps are quantiles."""
         if self.weight_quantile is None:
             return None
         control, treated = 1.0 / (1.0 - scores[arms == 0]), 1.0 / scores[arms == 1]
@@ -147,7 +147,7 @@ class WCMMD(Statistic):
     def for_rows(
         self, y: Array, treatment: Ints, seed: np.random.SeedSequence, weights: GivenWeights = None
     ) -> PreparedWCMMD:
-        """Fix everything that does not depend on a feature: the outcome's bandwidth and feature map.
+        """Prepare everything that does not depend on a feature: the outcome's bandwidth and feature map.
 
         With `weights`, one number per row of mean 1, all sums over rows are weighted.
         """
@@ -175,7 +175,7 @@ class WCMMD(Statistic):
     def with_bandwidth(
         self, bandwidth: float, y: Array, treatment: Ints, rng: np.random.Generator, weights: Weights
     ) -> PreparedWCMMD:
-        """The statistic of these rows, for a given bandwidth of the outcome."""
+        """Prepare the statistic for these rows and a given bandwidth of the outcome."""
         outcome_map: Array | None = None
         if bandwidth == 0.0:  # a constant outcome differs from nothing
             outcome_map = np.ones((y.size, 1))
@@ -191,7 +191,7 @@ class WCMMD(Statistic):
 
 
 def weighted_bandwidth(values: Array, weights: Weights, rng: np.random.Generator) -> float:
-    """Median distance between rows, or between the units of the population that weighted rows stand for."""
+    """Median distance between rows, or between units of the population that weighted rows represent."""
     if weights.uniform:
         return median_bandwidth(values, random_state=rng)
     return median_bandwidth(weights.representative(values, BANDWIDTH_ROWS), max_rows=BANDWIDTH_ROWS)
@@ -245,7 +245,7 @@ def median_bandwidth(
 
 
 def _median_distance(ordered: Array, n_skipped: int) -> float:
-    """Median pairwise distance of a sorted column, the `n_skipped` smallest left out."""
+    """Median pairwise distance of a sorted column, ignoring the `n_skipped` smallest."""
     n_left = ordered.size * (ordered.size - 1) // 2 - n_skipped
     low = _ranked_distance(ordered, n_skipped + (n_left + 1) // 2)
     high = low if n_left % 2 else _ranked_distance(ordered, n_skipped + n_left // 2 + 1)
@@ -258,7 +258,7 @@ def _pairs_within(ordered: Array, distance: float) -> int:
 
 
 def _ranked_distance(ordered: Array, rank: int) -> float:
-    """The `rank`-th smallest pairwise distance of a sorted column: bisection, then the pairs that are left."""
+    """The `rank`-th smallest pairwise distance of a sorted column, by bisection and a search of the remaining pairs."""
     if rank <= _pairs_within(ordered, 0.0):
         return 0.0
     rows = np.arange(ordered.size)

@@ -89,7 +89,7 @@ class DeviceWCMMD(OnDevice):
         return values, left
 
     def _width(self) -> int:
-        """Numbers per row and resample."""
+        """Size of the intermediate arrays, in numbers per row and resample."""
         return self.n_levels or MAX_NODES + 2 * self.columns.shape[1]
 
     def _blocks(self, start: int, stop: int, n_columns: int) -> Iterator[slice]:
@@ -100,10 +100,10 @@ class DeviceWCMMD(OnDevice):
     def _collect(
         self, basis: Callable[[slice], torch.Tensor], weights: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Sums of both arms, shape (k, g, columns), and the total of all rows, (k, g, 1).
+        """Sums of both arms, shape (k, g, columns), and the total over all rows, (k, g, 1).
 
-        `basis` has what the rows add to g places, shape (k, g, rows). Inverse probabilities are in the arms' sums only,
-        weights of the rows themselves in all three.
+        `basis` has the contributions of the rows to g nodes, shape (k, g, rows). Inverse probabilities enter the arms'
+        sums only, weights of the rows all three.
         """
         sums: list[Any] = []
         total: Any = 0.0
@@ -119,8 +119,8 @@ class DeviceWCMMD(OnDevice):
     def _product(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         """``left @ right``, shapes (k, g, rows) and (rows, columns).
 
-        The result is small and the sums are long. They are cut into pieces that a GPU adds up side by side; in one
-        piece most of it would be idle.
+        The result is small and the sums are long. They are split into pieces that a GPU sums in parallel; in one piece
+        most of it would be idle.
         """
         k, g, n_rows = left.shape
         n_pieces = n_rows // PIECE

@@ -53,7 +53,7 @@ def test_features_of_clusters_are_known_by_their_values(told):
         found, taken = cluster_features(table, clusters, frozenset())
     else:
         with pytest.warns(
-            UserWarning, match=r"C1, C2, D: one value each in the same 60 sets of rows.*pass them as clusters="
+            UserWarning, match=r"C1, C2, D: constant within the same 60 sets of rows.*pass them as clusters="
         ):
             found, taken = cluster_features(table, None, frozenset())
     assert taken.max() == 59
@@ -149,7 +149,7 @@ def nested(seed=0):
     return pd.DataFrame(columns | {"x": rng.standard_normal(600)}), village
 
 
-@pytest.mark.filterwarnings("ignore:.*one value each")
+@pytest.mark.filterwarnings("ignore:.*constant within the same")
 @pytest.mark.parametrize(
     "order", [["vsize", "vpoor", "droad", "drain", "x"], ["droad", "drain", "vsize", "vpoor", "x"]]
 )
@@ -168,6 +168,6 @@ def test_sets_are_seen_although_some_values_are_alike():
     size, girls = rng.permutation(np.arange(30)), rng.permutation(np.arange(30)) * 0.02
     size[3], girls[5], girls[6] = size[4], girls[7], girls[8]
     X = pd.DataFrame({"size": size[school], "girls": girls[school], "age": rng.integers(6, 70, school.size)})
-    with pytest.warns(UserWarning, match="size, girls: one value each in the same 30 sets"):
+    with pytest.warns(UserWarning, match="size, girls: constant within the same 30 sets"):
         found, taken = cluster_features(read_features(X), None, frozenset())
     assert (sorted(found), taken.max()) == ([0, 1], 29)

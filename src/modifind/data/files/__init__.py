@@ -1,1 +1,1 @@
-"""Files that hold tables: text of any dialect, and Parquet."""
+"""Table files: delimited text of any dialect, and Parquet."""

@@ -1,4 +1,4 @@
-"""Which files a user means, and how each is opened: text, Parquet files with or without an index, Dask tables."""
+"""Opening of table files: text, Parquet with or without an index, and Dask tables."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from modifind.data.words import listed, repeated
 
 @dataclass(frozen=True)
 class ParquetFile:
-    """A Parquet file; `open_parquet` makes one.
+    """A Parquet file; create one with `open_parquet`.
 
-    An index that has a name is a column like others, and one that has none is left out.
+    A named index becomes a column, and an unnamed one is dropped.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class ParquetFile:
             return self._frame(_opened(self.path).read(list(self.stored.values())), self.names, 0)
 
     def batches(self, columns: Sequence[str], n_rows: int) -> Iterator[pd.DataFrame]:
-        """Some of the columns, so many rows at a time."""
+        """Batches of `n_rows` rows of some columns."""
         start = 0
         with readable(self.path):
             # A counted index is as long as the others are, so that one of them is read in any case.
@@ -63,7 +63,7 @@ class ParquetFile:
                 start += batch.num_rows
 
     def _frame(self, rows: Any, columns: Sequence[str], start: int) -> pd.DataFrame:
-        """Rows of the file as pandas has them, types of its own included, without an index of their own."""
+        """Rows of the file as a DataFrame, extension types included, with a default index."""
         metadata = dict(rows.schema.metadata or {})
         if b"pandas" in metadata:
             metadata[b"pandas"] = json.dumps(json.loads(metadata[b"pandas"]) | {"index_columns": []}).encode()
@@ -76,7 +76,7 @@ class ParquetFile:
 
 
 def open_parquet(path: Path) -> ParquetFile:
-    """Look at the columns of a Parquet file."""
+    """Read the schema of a Parquet file."""
     with readable(path):
         file = _opened(path)
         schema, n_rows = file.schema_arrow, int(file.metadata.num_rows)
@@ -91,7 +91,7 @@ def open_parquet(path: Path) -> ParquetFile:
 
 
 def _index_columns(metadata: dict[str, Any]) -> list[tuple[str, str]]:
-    """Names of the levels of an index that are stored row by row, and what they are called in the file."""
+    """Names of the stored index levels, and their column names in the file."""
     shown = {column.get("field_name"): column.get("name") for column in metadata.get("columns", [])}
     levels = [level for level in metadata.get("index_columns", []) if isinstance(level, str)]
     return [(str(shown[level]), level) for level in levels if shown.get(level) is not None]
@@ -109,7 +109,7 @@ ENDINGS = f".csv, .tsv (also with {', '.join(COMPRESSIONS)}) or .parquet"
 
 
 class DataFile(Protocol):
-    """A file that holds a table."""
+    """Interface of a table file."""
 
     @property
     def path(self) -> Path:
@@ -121,19 +121,19 @@ class DataFile(Protocol):
 
     @property
     def n_rows(self) -> int | None:
-        """Number of rows, where it is known beforehand."""
+        """Number of rows, if known in advance."""
 
     def read(self) -> pd.DataFrame:
         """The whole table."""
 
     def batches(self, columns: Sequence[str], n_rows: int) -> Iterator[pd.DataFrame]:
-        """Some of the columns, so many rows at a time."""
+        """Batches of `n_rows` rows of some columns."""
 
 
 def open_file(path: Path, dialect: Dialect | None = None) -> DataFile:
-    """A file of either kind, looked at and not read yet.
+    """Open a text or Parquet file without reading its rows.
 
-    Files of other endings are text where the dialect says what separates their fields.
+    Files without the suffix of Parquet are text, with a delimiter given by the dialect.
     """
     _check_path(path, dialect)
     if not path.is_file():
@@ -142,7 +142,7 @@ def open_file(path: Path, dialect: Dialect | None = None) -> DataFile:
 
 
 def open_matching(pattern: str, dialect: Dialect | None = None) -> tuple[DataFile, ...]:
-    """The files that a path or a pattern such as ``part-*.parquet`` names, in the order of their names."""
+    """Open the files that match a path or a pattern such as ``part-*.parquet``, sorted by name."""
     paths = sorted(map(Path, glob.glob(pattern))) if not Path(pattern).is_file() else [Path(pattern)]
     if not paths:
         raise ValueError(f"no file {pattern}")
@@ -152,13 +152,13 @@ def open_matching(pattern: str, dialect: Dialect | None = None) -> tuple[DataFil
 
 
 def read_alike(files: Sequence[DataFile]) -> tuple[DataFile, ...]:
-    """The same files, with columns read as text that hold codes in one of them."""
+    """The same files with consistent types: columns that hold codes in one of them are read as text in all."""
     codes = tuple(dict.fromkeys(name for file in files if isinstance(file, TextFile) for name in file.codes))
     return tuple(file.with_codes(codes) if isinstance(file, TextFile) else file for file in files)
 
 
 def refuse_folder(path: Path) -> None:
-    """Say what to pass in place of a folder."""
+    """Refuse a folder with a message that says what to pass instead."""
     if path.is_dir():
         kinds = [file.suffix.lower() for file in sorted(path.iterdir())]
         kind = next((kind for kind in kinds if kind in (".csv", ".tsv", ".parquet")), ".csv")
@@ -175,7 +175,7 @@ def _check_path(path: Path, dialect: Dialect | None) -> None:
 
 
 def import_dask() -> Any:
-    """The distributed module, or what to do without it."""
+    """The distributed module; an error says how to install it."""
     try:
         import distributed
     except ImportError:
@@ -184,9 +184,9 @@ def import_dask() -> Any:
 
 
 def read_table(pattern: str, dialect: Dialect | None = None) -> Any:
-    """A Dask DataFrame of the files that a pattern names, on disk or in a store that fsspec knows.
+    """A Dask DataFrame of the files that match a pattern, on disk or in a store supported by fsspec.
 
-    Text on a disk is looked at first; of text elsewhere the dialect says all that is known.
+    Text on disk is inspected first; for text elsewhere only the dialect is known.
     """
     import_dask()
     dialect = dialect or Dialect()
@@ -216,7 +216,7 @@ def _read_text(pattern: str, dialect: Dialect) -> Any:
 
 
 def _read_parquet(pattern: str) -> Any:
-    """Parquet files, with an index that has a name as the last column."""
+    """Read Parquet files; a named index becomes the last column."""
     import dask.dataframe
 
     files = [open_parquet(path) for path in sorted(map(Path, glob.glob(pattern))) if path.is_file()]
@@ -231,7 +231,7 @@ def _read_parquet(pattern: str) -> Any:
 
 
 def _check_alike(files: Sequence[DataFile]) -> None:
-    """Refuse files that differ in their columns: Dask reads all of them like the first."""
+    """Refuse files with different columns, because Dask reads all of them like the first."""
     for first, file in product(files[:1], files[1:]):
         if absent := [name for name in first.names if name not in file.names]:
             raise ValueError(f"{file.path} has no column {listed(absent)}, which {first.path} has")

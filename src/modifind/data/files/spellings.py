@@ -1,4 +1,4 @@
-"""How numbers are spelled in a file of text: what pandas would read as numbers though people mean something else."""
+"""Number formats in text files: detect values that pandas would misread as numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIN_ALL_GROUPED = 20  # where none lies below a thousand
 
 @dataclass
 class Spellings:
-    """What the lines of a file hold, by the number of fields of a line and the number of the field.
+    """Number formats seen in the lines of a file, by number of fields and field position.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Spellings:
     decimals: bool = False
 
     def watched(self, lines: Iterator[str]) -> Iterator[str]:
-        """The same lines, which are looked at as they pass, but for the header."""
+        """Pass lines through unchanged, recording all but the header."""
         may_hold_codes = re.compile(rf'(?:^|{re.escape(self.separator)})[ "]*(?:0\d|\d+[eE]\d)').search
         in_header = True
         for line in lines:
@@ -54,11 +54,14 @@ class Spellings:
             yield line
 
     def code_fields(self, n_fields: int) -> list[int]:
-        """Fields that hold codes, in lines of so many fields."""
+        """Fields that hold codes, in lines with `n_fields` fields."""
         return sorted(number for count, number in self.codes if count == n_fields)
 
     def refuse_thousands(self, names: Sequence[str]) -> None:
-        """Refuse a column whose values above 999 have three digits after a point, and whose others have none."""
+        """Refuse a column that seems to use points as thousands separators.
+
+        Its values above 999 have three digits after a point, and no other values have a point.
+        """
         for number, name in enumerate(names):
             grouped, small = self.points.get((len(names), number)) or ((), "")
             certain = len(grouped) >= MIN_GROUPED and small
@@ -80,7 +83,7 @@ class Spellings:
                 self._count(key, value)
 
     def _count(self, key: tuple[int, int], value: str) -> None:
-        """Another value of a field that may hold thousands; whatever is neither shows that it does not."""
+        """Record a value of a field that may use thousands separators; any other format rules that out."""
         self.decimals |= DECIMALS.fullmatch(value) is not None
         seen = self.points.get(key, (set[str](), ""))
         if seen is None:

@@ -1,4 +1,4 @@
-"""Tables as text: what separates fields, how numbers and letters are written, and what is wrong with a file."""
+"""Tables in text files: detection of delimiter, number format and encoding, and validation of lines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BYTE_ORDER_MARKS = (  # those of UTF-32 first, which begin like those of UTF-16
 SEPARATORS = {",": "','", ";": "';'", "\t": "tab", "|": "'|'", " ": "space"}  # as --separator takes them
 WORDS = {"tab": "\t", r"\t": "\t", "space": " "}
 UNREADABLE = (OSError, EOFError, ValueError, RuntimeError, csv.Error, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
-LONGEST_SHOWN = 60
+MAX_SHOWN_LENGTH = 60
 # What pandas takes for missing, but for None, which is a label of treatments: None against Drug.
 MISSING = ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A"]
 MISSING += ["NA", "NULL", "NaN", "n/a", "nan", "null"]
@@ -52,7 +52,7 @@ OTHER_FILES = {
 
 @dataclass(frozen=True)
 class Dialect:
-    r"""How text is to be read; what is None follows from the file.
+    r"""How a text file is read; whatever is None is detected.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class Dialect:
     row_names: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what no file can have."""
+        """Refuse impossible settings."""
         separator = WORDS.get(self.separator or "", self.separator)
         object.__setattr__(self, "separator", separator)
         if separator is not None and (len(separator) != 1 or separator.isalnum() or separator in "\"'.+-\r\n\0"):
@@ -97,7 +97,7 @@ class Dialect:
 
 @dataclass(frozen=True)
 class TextFile:
-    """A file of lines that have as many fields as its header; `open_text` makes one.
+    """A text file whose lines have as many fields as its header; create one with `open_text`.
 
     Attributes
     ----------
@@ -132,13 +132,13 @@ class TextFile:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What pandas is told, but for the encoding."""
+        """Keyword arguments for pandas, except the encoding."""
         names = {"header": 0, "names": list(self.header), "index_col": False, "dtype": dict.fromkeys(self.codes, str)}
         gaps = {"keep_default_na": False, "na_values": MISSING}
         return {"sep": self.separator, "decimal": self.decimal or ".", **names, **gaps}
 
     def with_codes(self, names: Sequence[str]) -> TextFile:
-        """The same with these columns read as text, those of them that there are."""
+        """The same file with those of these columns that it has read as text."""
         return replace(self, codes=tuple(name for name in names if name in self.header))
 
     def read(self) -> pd.DataFrame:
@@ -147,13 +147,13 @@ class TextFile:
             return self._columns(pd.read_csv(lines, low_memory=False, **self.options))
 
     def batches(self, columns: Sequence[str], n_rows: int) -> Iterator[pd.DataFrame]:
-        """Some of the columns, so many rows at a time."""
+        """Batches of `n_rows` rows of some columns."""
         with readable(self.path), _letters(self.path, self.encoding) as lines:
             for frame in pd.read_csv(lines, chunksize=n_rows, low_memory=False, **self.options):
                 yield self._columns(frame)[list(columns)]
 
     def _columns(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The columns, unless numbers have been read as text for their decimal commas or points."""
+        """The columns, with numbers converted if they were read as text for their decimal commas or points."""
         frame = frame.iloc[:, self.left_out : len(self.header) - self.cut]
         if self.decimal == "." or (self.separator == "," and self.decimal is None):
             return frame
@@ -170,10 +170,10 @@ class TextFile:
 
 
 def open_text(path: Path, dialect: Dialect | None = None) -> TextFile:
-    r"""Look at a file of text: its header, and the number of fields in every line.
+    r"""Inspect a text file: its header, and the number of fields in every line.
 
-    pandas would take lines that are longer than the header as if the first field had no name, fill lines that are
-    shorter, rename the second of two columns of the same name and read other separators as part of one name.
+    pandas would take lines that are longer than the header as if the first field had no name, pad lines that are
+    shorter, rename the second of two columns of the same name and read other separators as part of a name.
 
     Raises
     ------
@@ -197,7 +197,7 @@ def open_text(path: Path, dialect: Dialect | None = None) -> TextFile:
             first = beginning.read(4)
         for magic, (kind, remedy) in OTHER_FILES.items():
             if first.startswith(magic):
-                raise ValueError(f"cannot read {path}: by its first bytes it is {kind}, not text; {remedy}")
+                raise ValueError(f"cannot read {path}: its first bytes are those of {kind}, not of text; {remedy}")
         marked = (encoding for mark, encoding in BYTE_ORDER_MARKS if first.startswith(mark))
         encoding = next(marked, dialect.encoding or "utf-8")
         spellings = Spellings(separator, separator != "," and dialect.decimal is None, frozenset(MISSING))
@@ -209,7 +209,7 @@ def open_text(path: Path, dialect: Dialect | None = None) -> TextFile:
 
 
 def kind_of(path: Path) -> str:
-    """How a file's name ends, less the ending of a compression.
+    """Suffix of a file name, ignoring that of a compression.
 
     Examples
     --------
@@ -221,7 +221,7 @@ def kind_of(path: Path) -> str:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Why a file cannot be read is told in one line that names it."""
+    """Context that turns read errors into one line that names the file."""
     try:
         yield
     except Exception as error:
@@ -240,7 +240,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _bytes(path: Path) -> IO[bytes]:
-    """What a file holds, uncompressed."""
+    """Content of a file, decompressed."""
     suffix = path.suffix.lower()
     if suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
@@ -264,7 +264,7 @@ def _letters(path: Path, encoding: str) -> TextIO:
 def _check_lines(
     path: Path, lines: Iterator[str], separator: str, dialect: Dialect
 ) -> tuple[tuple[str, ...], int, int]:
-    """The header, and how many of its first and last fields are no columns; every line must have as many fields."""
+    """Header, and the numbers of leading and trailing fields that are not columns; checks the width of every line."""
     numbered = enumerate(lines, start=1)
     rest = (line for _, line in numbered)
     blank = " \t\r\n".replace(separator, "")  # pandas overlooks lines of nothing but blanks
@@ -286,7 +286,7 @@ def _check_lines(
 
 
 def _width(path: Path, given: list[str], fields: list[str], dialect: Dialect) -> tuple[int, int]:
-    """How many fields lines have, and how many of the last are no columns, by the header and the line after it."""
+    """Number of fields per line, and how many trailing ones are not columns, from the header and the line after it."""
     if dialect.row_names:
         return _with_row_names(path, given, len(fields)), 0
     if not fields[-1].strip() and (len(fields) == len(given) + 1 or not given[-1].strip()):
@@ -295,14 +295,14 @@ def _width(path: Path, given: list[str], fields: list[str], dialect: Dialect) ->
 
 
 def _first_wrong(every: Iterable[tuple[int, int, bool]], expected: int, cut: int) -> tuple[int, int] | None:
-    """The first line that has another number of fields, or a value where others end in a separator."""
+    """The first line with another number of fields, or with a value where others end in a separator."""
     return next(((line, count) for line, count, empty in every if count != expected or (cut and not empty)), None)
 
 
 def _refuse_line(
     path: Path, line: int, n_fields: int, header: int, expected: int, first: tuple[int, int], separated: str
 ) -> NoReturn:
-    """Say what to do about a line; of the `first` its number and how many fields are cut off."""
+    """Refuse a line with advice; `first` is the number of the first line and how many of its fields are cut off."""
     number, cut = first
     if cut and n_fields == expected:
         remedy = "lines end in a separator, but this one has a value after it: name all fields in the header"
@@ -318,7 +318,7 @@ def _refuse_line(
 
 
 def _check_top(path: Path, top: str) -> None:
-    """Refuse a file by its first line that is not blank."""
+    """Refuse a file based on its first line that is not blank."""
     if not top:
         raise ValueError(f"cannot read {path}: it is empty")
     if 3 * top.count("\0") > len(top):
@@ -331,7 +331,7 @@ def _check_top(path: Path, top: str) -> None:
 def _counts(
     numbered: Iterator[tuple[int, str]], rest: Iterator[str], separator: str, blank: str
 ) -> Iterator[tuple[int, int, bool]]:
-    """Where the lines that are left begin, how many fields each has, and whether the last is empty."""
+    """Start and number of fields of every remaining line, and whether the last is empty."""
     for number, line in numbered:
         if '"' in line:  # from here on csv counts, which knows of quotation marks and is slower
             reader, read = csv.reader(chain((line,), rest), delimiter=separator), 0
@@ -344,12 +344,12 @@ def _counts(
 
 
 def _fields(line: str, rest: Iterator[str], separator: str) -> list[str]:
-    """The fields of a line, and of those that follow where a field in quotation marks holds line ends."""
+    """Fields of a line, continued on the next ones while a quoted field contains line ends."""
     return next(csv.reader(chain((line,), rest), delimiter=separator))
 
 
 def _with_row_names(path: Path, given: list[str], n_fields: int) -> int:
-    """How many fields a line has with the name of its row."""
+    """Number of fields per line, counting the row name."""
     if n_fields > len(given) or not given[0].strip():
         return len(given) + (n_fields > len(given))
     raise ValueError(
@@ -359,7 +359,7 @@ def _with_row_names(path: Path, given: list[str], n_fields: int) -> int:
 
 
 def _other_separator(top: str, second: str, separator: str) -> str | None:
-    """A separator by which the header and the line after it have the same number of fields, and several."""
+    """A separator that divides the header and the line after it into the same number of fields, more than one."""
     for other in SEPARATORS:
         count = top.count(other)
         if other != separator and count == second.count(other) and count > (other == " "):
@@ -376,7 +376,7 @@ def _remedy(second: str, separator: str, other: str | None) -> str:
 
 
 def _names(path: Path, given: list[str], unnamed: int, cut: int, dialect: Dialect) -> tuple[tuple[str, ...], int]:
-    """Names of all fields, and how many of the first are no columns; `cut` fields after them have no names."""
+    """Names of all fields, and how many leading ones are not columns; the `cut` trailing fields have no names."""
     if cut:
         _warn(f"every line of {path} ends in a separator; the empty field after it is left out")
     bare = [*[""] * unnamed, *(name.strip() for name in given), *[""] * cut]
@@ -384,7 +384,7 @@ def _names(path: Path, given: list[str], unnamed: int, cut: int, dialect: Dialec
     if twice := repeated(names):
         raise ValueError(f"{path} has several columns called {listed(twice)}; rename all but one")
     if blanks := [name for name in given if name.strip() != name]:
-        _warn(f"blanks around names of columns are left out: {listed(blanks[:12])}{', ...' * (len(blanks) > 12)}")
+        _warn(f"blanks around column names are removed: {listed(blanks[:12])}{', ...' * (len(blanks) > 12)}")
     if not bare[0] and not dialect.row_names:
         _warn("the first column has no name and is left out (a saved index?)")
     nameless = [name for name, given_name in zip(names[1:], bare[1 : len(bare) - cut], strict=False) if not given_name]
@@ -394,7 +394,7 @@ def _names(path: Path, given: list[str], unnamed: int, cut: int, dialect: Dialec
 
 
 def _short(name: str) -> str:
-    return repr(name if len(name) <= LONGEST_SHOWN else name[:LONGEST_SHOWN] + "...")
+    return repr(name if len(name) <= MAX_SHOWN_LENGTH else name[:MAX_SHOWN_LENGTH] + "...")
 
 
 def _warn(text: str) -> None:

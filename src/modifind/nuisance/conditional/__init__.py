@@ -9,7 +9,7 @@ from modifind.nuisance.conditional.cvae import CVAESampler
 from modifind.nuisance.conditional.distributions import ConditionalGrid
 from modifind.nuisance.conditional.gaussian import GaussianSampler
 from modifind.nuisance.conditional.sampler import BaseSampler, MarginalSampler
-from modifind.nuisance.conditional.special_columns import IncompleteSampler, for_gaps
+from modifind.nuisance.conditional.special_columns import IncompleteSampler, with_missing_support
 
 _BY_NAME: dict[str, type[BaseSampler]] = {
     sampler.name: sampler
@@ -40,6 +40,6 @@ __all__ = [
     "IncompleteSampler",
     "MarginalSampler",
     "SplineSampler",
-    "for_gaps",
     "resolve_sampler",
+    "with_missing_support",
 ]

@@ -1,4 +1,4 @@
-"""Samplers that adapt to the data: smooth functions, trees on what these leave over, and the choice among samplers."""
+"""Adaptive samplers: smooth functions, boosted trees on their residuals, and the choice among samplers."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ class SplineSampler(ScoredSampler):
         return self.n_folds or (4 if self.table_.n_rows <= MANY_ROWS else 2)
 
     def _neighbours(self, inputs: Array, targets: Array, weights: Weights) -> NDArray[np.intp] | slice:
-        """The inputs that are looked at: of many those that go most with the feature, and the treatment, the last."""
+        """The inputs used: of many, those most associated with the feature, and the treatment last."""
         if inputs.shape[1] <= MANY_COLUMNS:
             return np.s_[:]
         return self._with_treatment(Association(inputs, weights).order(targets)[:N_NEIGHBOURS], inputs)
 
     def _refine(self, model: Any, inputs: Array, column: Array, weights: Weights) -> Any:
-        """Improve on a model of mean and spread, given the rows that it was fitted to."""
+        """Hook to improve a model of mean and spread, given the rows it was fitted to."""
         return model
 
     def _classifier(self, inputs: Array, codes: Array, weights: Weights) -> Any:
@@ -132,7 +132,7 @@ class SplineSampler(ScoredSampler):
     def _cross_fit(
         self, inputs: Array, column: Array, folds: Ints, weights: Weights
     ) -> tuple[dict[int, ColumnModel], Array, Array]:
-        """A model of each fold's outside, and the mean and the spread that it gives the inside."""
+        """A model for each fold fitted outside it, and its mean and spread inside the fold."""
         mean, spread = np.empty(column.size), np.empty(column.size)
         models = {}
         few, smooth = has_many_columns(*inputs.shape), None
@@ -163,7 +163,7 @@ class SplineSampler(ScoredSampler):
 
 @dataclass(frozen=True)
 class _Line:
-    """A ridge regression of a spread of 1: chosen columns fit their rows too well, and are shrunk."""
+    """Ridge regression for a spread of 1; shrunk, because columns chosen on these rows overfit them."""
 
     model: RidgeCV
 
@@ -177,7 +177,7 @@ class _Line:
 
 
 def _local_scale(residual: Array, order: NDArray[np.intp], rank: Ints, weights: Weights) -> Array:
-    """Root mean square of the residuals of a tenth of the rows around each row's predicted mean."""
+    """Root mean square of the residuals in the tenth of the rows nearest to each row's predicted mean."""
     width = min(residual.size, int(np.clip(residual.size // 10, 50, 2000)))
     start = np.clip(rank - width // 2, 0, residual.size - width)
     totals = (_steps(terms[order]) for terms in (weights.times(residual**2), weights.values))
@@ -186,7 +186,7 @@ def _local_scale(residual: Array, order: NDArray[np.intp], rank: Ints, weights: 
 
 
 def _window_scores(column: Array, conditional: WindowConditional, weights: Array) -> tuple[Array, Array, Array]:
-    """PIT and binned log-score of each row under its window of the pool, the row itself left out; and the bins' edges.
+    """PIT and binned log-score of each row under its window of the pool without the row itself, and the bin edges.
 
     Counts of rows are sums of weights, and the pseudo-row below has the mean weight.
     """
@@ -214,12 +214,12 @@ def _window_scores(column: Array, conditional: WindowConditional, weights: Array
 
 
 def _steps(weights: Array) -> Array:
-    """Cumulative sums that begin at zero."""
+    """Cumulative sums starting at zero."""
     return np.concatenate(([0.0], np.cumsum(weights)))
 
 
 class BoostingSampler(SplineSampler):
-    """X_m given the rest as in `SplineSampler`, and boosted trees for what its smooth functions leave over.
+    """X_m given the rest as in `SplineSampler`, with boosted trees on the residuals of its smooth functions.
 
     Discrete features use out-of-fold class probabilities of trees alone.
 
@@ -270,7 +270,7 @@ class BoostingSampler(SplineSampler):
 
 @dataclass(frozen=True)
 class RefinedByTrees:
-    """A model of mean and spread, and trees on what its mean leaves over, in units of the spread."""
+    """A model of mean and spread, with trees on its standardised residuals."""
 
     model: Any
     trees: HistGradientBoostingRegressor
@@ -290,18 +290,18 @@ MAX_CHOICE_ROWS = 20_000  # beyond, the choice is made on CHOICE_ROWS
 
 
 class AutoSampler(BaseSampler):
-    """The gaussian, the spline or the boosting sampler, whichever predicts held-out rows of the feature better.
+    """The gaussian, spline or boosting sampler, whichever predicts held-out rows of the feature best.
 
-    A richer distribution is taken when its held-out log-score is better by more than one standard error of the
-    difference, or when the plainer distribution fails its own held-out calibration test at 1% and the richer one
-    passes: a wrong shape costs little log-score but makes p-values too small.
+    A richer distribution is chosen if its held-out log-score is better by more than one standard error of the
+    difference, or if the plainer distribution fails its own held-out calibration test at 1% and the richer one passes:
+    a wrong shape costs little log-score but makes p-values too small.
 
-    Splines are fitted only where they could win: where the column has an atom, where the residuals of the gaussian
-    distribution are not normal, or where tests of those residuals against bins and products of the other features find
-    a curve, an interaction or a spread that varies. Trees are grown only where the same tests find something that the
-    splines left. These tests see far weaker departures than those that make a richer distribution worth its noise.
-    Above 20,000 rows the choice is made on 10,000 of them, drawn at random; the chosen distribution is fitted on all.
-    Above 100 columns, products are formed only of the 60 columns most associated with the residuals.
+    Splines are fitted only if they could win: if the column has an atom, if the residuals of the gaussian distribution
+    are not normal, or if tests of those residuals against bins and products of the other features find a curve, an
+    interaction or a varying spread. Trees are grown only if the same tests find structure in the residuals of the
+    splines. These tests detect far weaker departures than those that justify a richer distribution. Above 20,000 rows
+    the choice is made on a random 10,000 of them, and the chosen distribution is fitted on all. Above 100 columns,
+    products are formed only of the 60 columns most associated with the residuals.
 
     Parameters
     ----------
@@ -322,7 +322,7 @@ class AutoSampler(BaseSampler):
     learns = True
 
     def _prepare(self, seed: np.random.SeedSequence) -> None:
-        """Hand the data to the candidates."""
+        """Fit the candidates' shared parts."""
         table, treatment, weights = self.table_, self.treatment_, self.weights_
         first, second = seed.spawn(2)
         self.candidates_ = self._fitted(table, treatment, first, weights, self.assigned_folds_)
@@ -347,14 +347,14 @@ class AutoSampler(BaseSampler):
         )
 
     def rule(self, feature: int) -> ConditionalRule:
-        """Learn the distribution that fits the feature better; one of many levels has the same with all."""
+        """Learn the distribution that fits the feature best; for many levels all candidates are the same."""
         if feature in self.table_.level_columns:
             return self.candidates_[0].rule(feature)
         k, chosen = self._choose(feature)
         return chosen if self.trial_ is self.candidates_ else self.candidates_[k].rule(feature)
 
     def _choose(self, feature: int) -> tuple[int, ConditionalRule]:
-        """The number of the best candidate, and what it has learned of the rows that the choice was made on."""
+        """Index of the best candidate, and its rule for the rows on which the choice was made."""
         chosen, score = self.trial_[0]._scored_rule(feature)
         best, last = 0, chosen
         for k in range(1, len(self.trial_)):
@@ -369,7 +369,7 @@ class AutoSampler(BaseSampler):
 
 
 class _Screen:
-    """Score tests of a distribution's residuals: is there anything that a richer distribution could find?
+    """Score tests of a distribution's residuals, to decide whether a richer distribution is worth fitting.
 
     Parameters
     ----------
@@ -389,30 +389,32 @@ class _Screen:
             residual = (column - conditional.mean) / conditional.scale
             shape = rule.calibration.pit_p_value < SHAPE_LEVEL or column_atoms(column).size
             shape = shape or _normality(residual, self.weights) < SCREEN_LEVEL
-            return bool(shape) or self._follows(feature, conditional.mean, residual)
+            return bool(shape) or self._depends_on_columns(feature, conditional.mean, residual)
         if isinstance(conditional, WindowConditional):
             if not conditional.shift.any():  # values of similar rows: their mean is all that there is to test
                 return True
-            return self._follows(feature, conditional.shift, (column - conditional.shift) / conditional.scale)
+            return self._depends_on_columns(
+                feature, conditional.shift, (column - conditional.shift) / conditional.scale
+            )
         assert isinstance(conditional, CategoricalConditional)
         chances = conditional.grid(slice(None))[1].T
         # With two categories the second residual is the first with its sign changed.
         shown = enumerate(chances[:1] if len(chances) == 2 else chances)
-        return any(self._strays(feature, p, (column == code) - p, p * (1.0 - p)) for code, p in shown)
+        return any(self._depends_on_bins(feature, p, (column == code) - p, p * (1.0 - p)) for code, p in shown)
 
-    def _follows(self, feature: int, predicted: Array, residual: Array) -> bool:
-        """Whether residuals in units of their scale, or their size, follow other columns."""
+    def _depends_on_columns(self, feature: int, predicted: Array, residual: Array) -> bool:
+        """Whether standardised residuals, or their size, depend on other columns."""
         residual = residual - self.weights.mean(residual)
         spread = np.abs(residual) - self.weights.mean(np.abs(residual))
         variances = [np.full(residual.size, self.weights.mean(terms**2)) for terms in (residual, spread)]
         columns = self.table.encoding[feature]
         return (
-            self._strays(feature, predicted, residual, variances[0])
+            self._depends_on_bins(feature, predicted, residual, variances[0])
             or self.misfit.curve(spread, variances[1], predicted, columns) < SCREEN_LEVEL
         )
 
-    def _strays(self, feature: int, predicted: Array, residual: Array, variance: Array) -> bool:
-        """Whether residuals follow bins or products of other columns."""
+    def _depends_on_bins(self, feature: int, predicted: Array, residual: Array, variance: Array) -> bool:
+        """Whether residuals depend on bins or products of other columns."""
         columns = self.table.encoding[feature]
         return (
             self.misfit.curve(residual, variance, predicted, columns) < SCREEN_LEVEL
@@ -421,7 +423,7 @@ class _Screen:
 
 
 def _normality(residual: Array, weights: Weights) -> float:
-    """P-value of the test of Jarque and Bera, for as many rows as the weights are worth."""
+    """P-value of the Jarque-Bera test, with the effective number of rows."""
     centred = residual - weights.mean(residual)
     variance, third, fourth = (weights.mean(centred**power) for power in (2, 3, 4))
     statistic = weights.effective_size / 6 * (third**2 / variance**3 + (fourth / variance**2 - 3) ** 2 / 4)

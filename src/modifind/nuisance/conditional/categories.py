@@ -1,10 +1,10 @@
-"""Distributions of categories: classifiers of a few levels, and a shrunken model of many.
+"""Distributions of categories: classifiers for a few levels, and a shrunken model for many.
 
-Many levels differ in the other features and in how often they are treated along a few directions
-(`data.levels`). The log-odds of a level are a straight line in these, with an intercept of its own and slopes
-that are normal with a variance like that between levels: a multinomial logistic regression whose coefficients are few
-and shrunk. It starts from the discriminant functions of normal columns, and Newton's steps, one level at a time, carry
-it on to where the rows of every level have the means that the distribution expects of them.
+Many levels differ in the other features and in how often they are treated along a few directions (`data.levels`). The
+log-odds of a level are linear in these, with an intercept of its own and slopes that have a normal prior with a
+variance like that between levels: a multinomial logistic regression with few, shrunken coefficients. It starts from the
+discriminant functions of normal columns and continues with Newton steps, one level at a time, towards the point where
+the rows of every level have their expected means.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LevelModel:
     def of(
         cls, inputs: Array, codes: NDArray[np.intp], n_levels: int, weights: Weights, n_steps: int = N_STEPS
     ) -> LevelModel:
-        """Fit to rows; weights add up to their effective number."""
+        """Fit the model to rows; weights add up to their effective number."""
         rows = random_rows(codes.size, MAX_ROWS)
         inputs, codes, weights = inputs[rows], codes[rows], weights[rows]
         directions = Directions.of(inputs, codes, n_levels, weights)
@@ -75,7 +75,7 @@ class LevelModel:
     def _polished(
         self, scores: Array, codes: NDArray[np.intp], weights: Array, counts: Array, n_steps: int
     ) -> LevelModel:
-        """Some of Newton's steps towards the largest posterior density."""
+        """Take Newton steps towards the posterior mode."""
         terms = np.column_stack((np.ones(codes.size), scores))
         width = terms.shape[1]
         products = (terms[:, :, None] * terms[:, None]).reshape(codes.size, -1)
@@ -110,20 +110,20 @@ class LevelModel:
         return LevelModel(self.directions, best[:, 0], best[:, 1:])
 
     def chances(self, scores: Array) -> Array:
-        """Chances of levels of rows that stand at `scores` in the directions, shape (n, levels)."""
+        """Probabilities of the levels for rows at `scores` along the directions, shape (n, levels)."""
         if not scores.shape[1]:
             return np.broadcast_to(softmax(self.intercepts[None], axis=1), (len(scores), self.intercepts.size))
         return softmax(scores @ self.slopes.T + self.intercepts, axis=1)
 
     def log_score(self, scores: Array, codes: NDArray[np.intp]) -> Array:
-        """Log-chance of each row's level."""
+        """Log-probability of each row's level."""
         blocks = _blocks(codes.size, self.intercepts.size)
         return np.concatenate([category_score(codes[rows], self.chances(scores[rows])) for rows in blocks])
 
 
 @dataclass(frozen=True)
 class LevelConditional(Distribution):
-    """Chances of levels, computed where they are asked for: a table of them all would be large.
+    """Probabilities of levels, computed on demand because their full table would be large.
 
     Attributes
     ----------
@@ -153,13 +153,13 @@ class LevelConditional(Distribution):
         return codes
 
     def grid(self, rows: Rows) -> tuple[Array, Array]:
-        """The codes and their chances."""
+        """The codes and their probabilities."""
         return code_grid(self.model.chances(self.scores[rows]))
 
 
 @dataclass(frozen=True)
 class LevelRule(LearnedRule):
-    """The distribution of a category of many levels, for any rows."""
+    """Rule of a category with many levels."""
 
     inputs: Conditioning
     model: LevelModel
@@ -177,7 +177,7 @@ def fit_level_rule(
     folds: Ints,
     weights: Weights,
 ) -> tuple[LevelRule, Array]:
-    """The rule of a category of many levels, and its held-out log-score row by row.
+    """Rule of a category with many levels, and its held-out log-score by row.
 
     Models of the rows in even and in odd folds score each other's rows.
     """
@@ -203,9 +203,9 @@ def _blocks(n_rows: int, n_levels: int) -> Iterator[slice]:
 
 
 class ScoredSampler(BaseSampler):
-    """A sampler whose rules come with held-out log-scores, so that one can be chosen of several.
+    """Base class of samplers whose rules have held-out log-scores, so that the best can be chosen.
 
-    Subclasses implement `_number_rule` and `_classify`, and say by which folds.
+    Subclasses implement `_number_rule` and `_classify`, and choose the folds.
     """
 
     learns = True
@@ -215,7 +215,7 @@ class ScoredSampler(BaseSampler):
         return self._scored_rule(feature)[0]
 
     def _scored_rule(self, feature: int) -> tuple[Any, Array]:
-        """The rule of one feature and its held-out log-score row by row."""
+        """Rule of one feature and its held-out log-score by row."""
         conditioning, levels = Conditioning.of(self, feature), self.table_.n_levels(feature)
         if not levels:
             return self._number_rule(feature, conditioning)
@@ -235,14 +235,14 @@ class ScoredSampler(BaseSampler):
 
     @abstractmethod
     def _number_rule(self, feature: int, conditioning: Conditioning) -> tuple[Any, Array]:
-        """The rule of a continuous feature and its held-out log-score row by row."""
+        """Rule of a continuous feature and its held-out log-score by row."""
 
     @abstractmethod
     def _classify(self, inputs: Array, codes: Array, levels: int, folds: Ints) -> Classified:
         """Classifiers of a discrete feature."""
 
     def _with_treatment(self, chosen: NDArray[np.intp], inputs: Array) -> NDArray[np.intp]:
-        """Positions of chosen inputs in ascending order, with the treatment, which is last, where it is among them."""
+        """Ascending positions of the chosen inputs, plus the treatment (last) if it is an input."""
         given = [inputs.shape[1] - 1] if self.condition_on_treatment else []
         return np.union1d(chosen, given).astype(np.intp)
 
@@ -250,7 +250,7 @@ class ScoredSampler(BaseSampler):
 def fit_classifier(
     fit: Callable[[Array, Array, Weights], Any], inputs: Array, codes: Array, at: Array, levels: int, weights: Weights
 ) -> tuple[Array, Any]:
-    """Category probabilities at new rows, and the model; None where frequencies are all that there is to learn.
+    """Category probabilities at new rows, and the model; None if only frequencies can be learned.
 
     Categories absent from the training rows get probability zero.
     """

@@ -1,12 +1,12 @@
-"""The contract of samplers: rules, conditional distributions, and how well these predict held-out rows.
+"""Contract of samplers: rules, conditional distributions, and their calibration on held-out rows.
 
 A *rule* is what a sampler has learned about one feature. Given rows of a table, it returns their distribution. Tables
 in memory, blocks of long ones, groups of features and features with missing values all get theirs from rules.
 
-A distribution that is right gives a value that only one row has a probability integral transform that is uniform. A
-value that k rows share, because it was rounded or because the distribution has an atom there, stands for an interval of
-probability, and every part of it is as likely. Such rows are spread evenly over their interval (Czado, Gneiting and
-Held, Biometrics 2009), which needs no random numbers.
+Under a correct distribution the probability integral transform of a value is uniform if only one row has it. A value
+shared by k rows, through rounding or because the distribution has an atom there, represents an interval of probability,
+every part of which is equally likely. Such rows are spread evenly over their interval (Czado, Gneiting and Held,
+Biometrics 2009), which needs no random numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from modifind.data.weights import Weights
 
 @dataclass(frozen=True)
 class Calibration:
-    """How well a distribution predicts rows it was not fitted on.
+    """How well a distribution predicts rows to which it was not fitted.
 
     Attributes
     ----------
@@ -64,12 +64,11 @@ class Calibration:
 
 
 class Conditional(Protocol):
-    """The estimated distribution of one feature given all else, row by row.
+    """Estimated distribution of one feature given all others, row by row.
 
-    A distribution may also have `grid(rows)`, its points and weights, each of shape (rows, g), every row's weights
-    adding up to 1; one that has not is summarised by some of its draws. One that has `quantiles(levels)`, values at
-    levels between 0 and 1 of shape (k, n), is resampled by it where a table is in pieces; any other by its weighted
-    points.
+    A distribution may also have `grid(rows)`, its points and weights, each of shape (rows, g), with the weights of
+    every row adding up to 1; otherwise it is summarised by draws. With `quantiles(levels)`, values at levels between 0
+    and 1 of shape (k, n), it is resampled by these for tables in pieces; otherwise by its weighted points.
 
     Examples
     --------
@@ -91,17 +90,17 @@ Rows: TypeAlias = slice | Ints
 
 
 class RowGrid(Protocol):
-    """The distribution of a feature, or of several together, given all else, as weighted points for any rows."""
+    """Distribution of a feature, or jointly of several, given all others, as weighted points for any rows."""
 
     def at(self, rows: Ints) -> tuple[Array, Array]:
-        """Points and weights, each of shape (rows, g); points of several features have one more axis for these."""
+        """Points and weights, each of shape (rows, g); with several features the points have an additional axis."""
 
 
 class ConditionalRule(Protocol):
-    """The distribution of one feature given all else, for any rows.
+    """Distribution of one feature given all others, for any rows.
 
-    A rule may also have `fitted`, the distribution of the rows that it was learned from, where more is known about
-    these: the fold of a row, the residuals near its own. Rules are sent to every worker, without such rows.
+    A rule may also have `fitted`, the distribution of its training rows, about which more is known: the fold of a row,
+    the residuals near its own. Rules are sent to every worker, without these rows.
 
     Examples
     --------
@@ -118,17 +117,17 @@ class ConditionalRule(Protocol):
 
     @property
     def calibration(self) -> Calibration:
-        """How well the rule predicts rows it was not fitted on."""
+        """How well the rule predicts rows to which it was not fitted."""
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> Any:
-        """The distribution of some rows; `parts` are numbers that say which of several models scores a row."""
+        """Distribution of some rows; `parts` are numbers that determine which of several models scores a row."""
 
 
 Rule = TypeVar("Rule")
 
 
 def fitted_conditional(rule: Any, table: FeatureTable, treatment: Ints) -> Any:
-    """The distribution of the rows that a rule was learned from."""
+    """Distribution of the rows from which a rule was learned."""
     fitted = getattr(rule, "fitted", None)
     if fitted is None:
         fitted = rule.conditional(table, treatment, np.zeros(table.n_rows, dtype=np.int64))
@@ -136,12 +135,12 @@ def fitted_conditional(rule: Any, table: FeatureTable, treatment: Ints) -> Any:
 
 
 def without_rows(rule: Rule) -> Rule:
-    """The rule alone, which is small."""
+    """The rule without its training rows, which is small."""
     return rule if getattr(rule, "fitted", None) is None else replace(rule, fitted=None)  # type: ignore[type-var]
 
 
 def for_draws(rule: Rule) -> Rule:
-    """The rule without its rows, but with the quantile functions that numbers are drawn from, where it has any."""
+    """The rule without its training rows, but with the quantile functions from which numbers are drawn, if any."""
     windows = getattr(getattr(rule, "fitted", None), "windows", None)
     if windows is None or windows.discrete:
         return without_rows(rule)
@@ -149,12 +148,12 @@ def for_draws(rule: Rule) -> Rule:
 
 
 def check_rule(rule: Any, sampler: Any) -> None:
-    """Refuse what a sampler returns for a rule if it lacks something."""
+    """Refuse a rule returned by a sampler if it is incomplete."""
     _refuse_lack(rule, f"{type(sampler).__name__}.rule", "calibration", "conditional")
 
 
 def check_conditional(conditional: Any, rule: Any, needed: str) -> None:
-    """Refuse what a rule returns for a conditional distribution if it lacks the method that is needed."""
+    """Refuse a distribution returned by a rule if it lacks the required method."""
     _refuse_lack(conditional, f"{type(rule).__name__}.conditional", needed)
 
 
@@ -172,10 +171,10 @@ MIXTURE = 1e-3  # of the even distribution, so that what has no chance costs muc
 
 
 def tie_cells(column: Array) -> Array:
-    """The interval that each value stands for under a distribution without atoms, shape (n, 2).
+    """Interval represented by each value under a distribution without atoms, shape (n, 2).
 
-    A value that no other row has stands for itself. One that several rows share has been rounded: it stands for all
-    that is nearer to it than to the next values of the column.
+    A unique value represents itself. A shared one has been rounded: it represents everything nearer to it than to the
+    adjacent values of the column.
 
     Examples
     --------
@@ -260,23 +259,23 @@ def pit_shares(pit: Array, weights: Weights | None = None) -> tuple[float, ...]:
 
 
 def column_atoms(values: Array) -> Array:
-    """Values that a continuous column piles up on, such as zero cigarettes; ordinary rounding is no atom."""
+    """Values on which a continuous column piles up, such as zero cigarettes; ordinary rounding is not an atom."""
     distinct, counts = np.unique(values, return_counts=True)
     return distinct[(counts >= values.size / N_BINS) & (counts >= 5 * np.median(counts))]
 
 
 def value_bins(values: Array) -> Array:
-    """Inner bin edges at quantiles of a column; atoms keep a bin of their own."""
+    """Inner bin edges at quantiles of a column; atoms get bins of their own."""
     edges = np.quantile(values, np.arange(1, N_BINS) / N_BINS)
     atoms = column_atoms(values)
     return np.unique(np.concatenate((edges, atoms, np.nextafter(atoms, -np.inf))))
 
 
 def binned_log_score(values: Array, edges: Array, cumulative: Array) -> Array:
-    """Log-probability, row by row, of the bin that holds the value.
+    """Log-probability of the bin that contains the value, by row.
 
-    `cumulative` has the distribution's distribution function at each edge, shape (rows, edges). A little of the uniform
-    distribution over bins is mixed in, so that an empty bin costs much but not infinity.
+    `cumulative` has the distribution function at each edge, shape (rows, edges). A small share of the uniform
+    distribution over bins is mixed in, so that an empty bin is costly but not infinitely so.
     """
     padded = np.concatenate((np.zeros((values.size, 1)), cumulative, np.ones((values.size, 1))), axis=1)
     place = np.searchsorted(edges, values, side="left")
@@ -330,7 +329,7 @@ def discrete_calibration(sampler: str, codes: Array, score: Array, weights: Weig
 
 
 def _gain(score: Array, marginal: Array, weights: Weights) -> tuple[float, float]:
-    """Mean gain over the marginal log-score, and its share of what perfect prediction gains."""
+    """Mean gain over the marginal log-score, and its share of the gain of perfect prediction."""
     gain, ceiling = float(weights.mean(score - marginal)), -float(weights.mean(marginal))
     return gain, gain / ceiling if ceiling > 0 else 0.0
 

@@ -1,4 +1,4 @@
-"""Conditional variational autoencoder, trained by torch; its decoder draws by numpy, or by torch on a GPU."""
+"""Conditional variational autoencoder, trained in torch; it draws in numpy, or in torch on a GPU."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Decoder:
     device: str = "cpu"
 
     def at(self, rows: Rows) -> Decoder:
-        """The decoder of some rows only."""
+        """The decoder for a subset of the rows."""
         return replace(self, context=self.context[rows])
 
     def output(self, latent: Array) -> Float32:
@@ -76,7 +76,7 @@ class Decoder:
 
     @cached_property
     def _on_device(self) -> Callable[[Array], Float32]:
-        """The same network with its context and weights on the device."""
+        """The same network with context and weights on the device."""
         on_device = OnDevice(self.device, "a decoder on a device")
         torch, tensor = on_device.torch, on_device.tensor
         context, latent_weight, middle, middle_bias, last, last_bias = map(tensor, (self.context, *self.weights))
@@ -105,7 +105,7 @@ class Decoder:
 
 @dataclass(frozen=True)
 class CVAEConditional(Distribution):
-    """The distribution of one feature as a trained decoder fed with standard normal latent noise."""
+    """Distribution of one feature by a trained decoder of standard normal latent noise."""
 
     decoder: Decoder
     calibration: Calibration
@@ -160,7 +160,7 @@ class CVAERule(LearnedRule):
 
 
 def network_inputs(table: FeatureTable, treatment: Ints, mean_treatment: float | None) -> Float32:
-    """The design of all features, the treatment and a constant that carries the first layers' biases."""
+    """Design of all features, the treatment, and a constant for the first layers' biases."""
     arms = np.zeros(table.n_rows) if mean_treatment is None else treatment - mean_treatment
     return np.column_stack((table.with_indicators.design, arms, np.ones(table.n_rows))).astype(np.float32)
 
@@ -178,11 +178,10 @@ def _decoder_grid(decoder: Decoder) -> tuple[Array, Array]:
 def latent_nodes(dim: int) -> tuple[Array, Array]:
     """Equally weighted nodes for expectations over the latent variables and the decoder's own noise.
 
-    The nodes are normal scores of a Sobol sequence, moved by half a cell so that they are symmetric in each variable,
-    and stretched to variance 1. Gauss-Hermite rules are no choice here: a decoder with two modes is nearly a step
-    function. One more variable shifts a stratified sample of the noise, so that a decoder that ignores its latent
-    variables still has as many values as there are nodes. Shapes are (LATENT_NODES, dim) and (LATENT_NODES,
-    NOISE_NODES).
+    The nodes are normal scores of a Sobol sequence, shifted by half a cell to be symmetric in each variable, and scaled
+    to variance 1. Gauss-Hermite rules are unsuitable: a decoder with two modes is nearly a step function. One more
+    variable shifts a stratified sample of the noise, so that a decoder that ignores its latent variables still has as
+    many values as there are nodes. Shapes are (LATENT_NODES, dim) and (LATENT_NODES, NOISE_NODES).
     """
     uniform = qmc.Sobol(dim + 1, scramble=False).random(LATENT_NODES) + 0.5 / LATENT_NODES
     latent = ndtri(uniform[:, :-1])
@@ -287,7 +286,7 @@ class CVAESampler(BaseSampler):
         self.chunk_features = chunk_features
 
     def _read(self, table: FeatureTable) -> FeatureTable:
-        """Networks see every level of a category."""
+        """The table with an indicator of every level for the networks."""
         return table.with_indicators
 
     def _prepare(self, seed: np.random.SeedSequence) -> None:
@@ -325,7 +324,7 @@ class CVAESampler(BaseSampler):
 
 
 class FeatureNetworks(Networks):
-    """Networks of some features, trained side by side."""
+    """Networks of several features, trained side by side."""
 
     finished_leave = True
 
@@ -409,7 +408,7 @@ class FeatureNetworks(Networks):
         return self.torch.where(self.data["discrete"], categorical, normal)
 
     def batches(self, epoch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, float]]:
-        """Rows in a new order, with the noise of each network and the weight of the KL term."""
+        """Shuffled rows, with the noise of each network and the weight of the KL term."""
         rows, beta = self.training_rows, min(1.0, epoch / max(self.warmup_epochs, 1))
         n_batches = max(1, round(rows.size / self.settings.batch_size))
         shuffled = self.tensor(self.order.permutation(rows)).tensor_split(n_batches)
@@ -421,7 +420,7 @@ class FeatureNetworks(Networks):
         return self._weighted(self.elbo(theta, *batch), batch[0]).mean(dim=1)
 
     def held_out(self, theta: torch.Tensor) -> Array:
-        """Mean bound over the held-out rows, in blocks that bound memory."""
+        """Mean bound over the held-out rows, in blocks that limit memory."""
         rows, noise = self.held_rows, self.data["held_noise"]
         with self.torch.no_grad():
             blocks = zip(rows.split(VALIDATION_BLOCK), noise.split(VALIDATION_BLOCK, dim=1), strict=True)
@@ -429,11 +428,11 @@ class FeatureNetworks(Networks):
         return total.cpu().numpy().astype(np.float64) / float(self.weights[rows].sum())
 
     def keep(self, stay: torch.Tensor) -> None:
-        """Let go of what belongs to networks that have finished."""
+        """Drop the data of networks that have finished."""
         self.data = {name: tensor[stay] for name, tensor in self.data.items()}
 
     def decoders(self) -> list[dict[str, Float32]]:
-        """Train until every network has stopped; the weights of the decoders."""
+        """Train until every network has stopped; return the weights of the decoders."""
         kept = self.train()
         layers = {n: layer.cpu().numpy() for n, layer in self.layers(kept).items() if n.startswith("decode")}
         layers["decode_context"] = layers["decode_context"] * self.mask

@@ -1,9 +1,9 @@
 """Conditional distributions of the rows of a table: weighted points, quantiles and draws.
 
-Weighted points give expectations without random draws. Draws come one resample after the other from one random stream,
-so that the number asked for at a time never changes them. Values of a window would repeat, and no drawn row of a long
-tail would lie as far from all others as the observed ones do: so values between two neighbours are drawn, too, unless
-one of them repeats or hardly counts.
+Weighted points give expectations without random draws. Draws come from one random stream, resample by resample, so that
+batch size does not change them. Redrawing the values of a window would repeat them, and no draw from a long tail would
+be as far from all others as the observed value is: so values between two neighbours are drawn, too, unless one of them
+repeats or has negligible weight.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NORMAL_REACH = 5.0  # standard deviations; cut at 4, the trapezoidal rule would 
 
 
 def _normal_rule() -> tuple[Array, Array]:
-    """Trapezoidal rule of the standard normal distribution, points stretched so that the variance is 1 exactly."""
+    """Trapezoidal rule of the standard normal distribution, with points scaled to a variance of exactly 1."""
     points = np.linspace(-NORMAL_REACH, NORMAL_REACH, N_GRID)
     weights = np.exp(-0.5 * points**2)
     weights /= weights.sum()
@@ -41,7 +41,7 @@ NORMAL_POINTS, NORMAL_WEIGHTS = _normal_rule()
 
 
 class Distribution(ABC):
-    """The distribution of one feature given all else, for some rows: weighted points per row, and quantiles."""
+    """Distribution of one feature given all others, for some rows: weighted points per row, and quantiles."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -49,10 +49,10 @@ class Distribution(ABC):
 
     @abstractmethod
     def grid(self, rows: Rows) -> tuple[Array, Array]:
-        """Points and weights, each of shape (rows, g); every row's weights sum to 1. Read-only views are fine."""
+        """Points and weights, each of shape (rows, g); the weights of every row sum to 1. Read-only views are fine."""
 
     def quantiles(self, levels: Array) -> Array:
-        """Values at levels between 0 and 1, shape (k, n); those of the points unless more is known."""
+        """Values at levels between 0 and 1, shape (k, n); by default those of the points."""
         return point_quantiles(*self.grid(slice(None)), levels)
 
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
@@ -62,7 +62,7 @@ class Distribution(ABC):
 
 @dataclass(frozen=True)
 class ConditionalGrid:
-    """The estimated distribution of one feature given all else as weighted points per row, streamed in blocks of rows.
+    """Weighted points of one feature's distribution given all others, streamed in blocks of rows.
 
     Iterating yields ``(rows, points, weights)`` block by block: a slice of rows and two arrays of shape (rows, g).
 
@@ -139,7 +139,7 @@ class ConditionalGrid:
 
 @dataclass(frozen=True)
 class DrawnConditional:
-    """A user's distribution that can only draw, summarised by draws that are made once from a fixed stream."""
+    """A user's distribution that can only draw, summarised by draws made once from a fixed stream."""
 
     conditional: Conditional
     n_levels: int
@@ -163,9 +163,9 @@ def code_grid(probabilities: Array) -> tuple[Array, Array]:
 
 
 def quantiles_of_rows(conditional: Any, levels: Array) -> Array:
-    """Values of every row's distribution at levels between 0 and 1, shape (k, n).
+    """Quantiles of every row's distribution at levels between 0 and 1, shape (k, n).
 
-    A user's distribution that has no `quantiles` takes one of its weighted points.
+    A user's distribution without `quantiles` uses those of its weighted points.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def quantiles_of_rows(conditional: Any, levels: Array) -> Array:
 
 
 def point_quantiles(points: Array, weights: Array, levels: Array) -> Array:
-    """Values of each row's weighted points, both of shape (n, g), at levels of shape (k, n)."""
+    """Quantiles of each row's weighted points, both of shape (n, g), at levels of shape (k, n)."""
     chosen = np.zeros(levels.shape, dtype=np.intp)
     for edge in np.cumsum(weights, axis=1)[:, :-1].T:
         chosen += levels > edge
@@ -193,10 +193,10 @@ def point_quantiles(points: Array, weights: Array, levels: Array) -> Array:
 def cell_grid(points: Array, weights: Array, n_cells: int = N_GRID) -> tuple[Array, Array]:
     """Summarise each row's weighted points by the means and weights of cells of neighbouring points.
 
-    All points begin as one cell. The cell that contributes most to the variance is split at its mean until there are
+    All points start in one cell. The cell that contributes most to the variance is split at its mean until there are
     `n_cells`. This keeps the mean exactly, loses about 0.5% of a normal variance with 25 cells, leaves no cell across
-    the gap between two modes and spends one cell on an outlier. Up to `n_cells` distinct values are all kept; cells
-    to spare have weight zero.
+    the gap between two modes and spends one cell on an outlier. Up to `n_cells` distinct values are all kept; unused
+    cells have weight zero.
 
     Parameters
     ----------
@@ -254,9 +254,9 @@ def cell_grid(points: Array, weights: Array, n_cells: int = N_GRID) -> tuple[Arr
 
 
 def window_grid(values: Array, counts: Weights) -> tuple[Array, Array]:
-    """Points and weights, N_GRID each, of the distribution over some values, which count by weights.
+    """Points and weights, N_GRID each, of the distribution of weighted values.
 
-    A value that holds at least 5% of them, such as zero cigarettes, is a point of its own with its exact share: the
+    A value with at least 5% of the weight, such as zero cigarettes, is a point of its own with its exact share: the
     mean of a cell that mixed it with others would be a value that never occurs.
     """
     distinct, codes = np.unique(values, return_inverse=True)
@@ -276,7 +276,7 @@ N_END_VALUES, N_MIDDLE_VALUES = 100, 800  # values of a window that are kept: at
 
 @dataclass(frozen=True)
 class Windows:
-    """The distributions of some windows of values.
+    """Distributions of several windows of values.
 
     Attributes
     ----------
@@ -309,12 +309,12 @@ class Windows:
 
     @cached_property
     def drawable(self) -> Windows:
-        """These windows with quantile functions in the place of the pools."""
+        """These windows with quantile functions in place of the pools."""
         step = _code_steps if self.discrete else _table
         return replace(self, pools=(), functions=tuple(step(values, counts.values) for values, counts in self.pools))
 
     def quantiles(self, window: NDArray[np.intp], levels: Array) -> Array:
-        """Values at levels of shape (k, n), by the window of each of the n rows.
+        """Values at levels of shape (k, n), from the window of each of the n rows.
 
         Examples
         --------
@@ -331,7 +331,7 @@ class Windows:
 
 
 def _code_steps(codes: Array, weights: Array) -> tuple[Array, Array]:
-    """Codes in the order of their rows."""
+    """Quantile function of ordered codes as steps: cumulative shares of rows, and the codes."""
     ends = np.cumsum(weights) / weights.sum()
     return np.concatenate(([0.0], np.repeat(ends[:-1], 2), [1.0])), np.repeat(codes, 2)
 
@@ -358,7 +358,7 @@ def _table(values: Array, weights: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class NormalConditional(Distribution):
-    """Normal with a mean per row and one standard deviation."""
+    """Normal distributions with one mean per row and a common standard deviation."""
 
     mean: Array
     scale: float
@@ -396,7 +396,7 @@ class CategoricalConditional(Distribution):
 
 @dataclass(frozen=True)
 class WindowConditional(Distribution):
-    """Every row has the distribution of one of a few windows of values, times `scale` plus `shift`."""
+    """For each row, the distribution of the values in one of a few windows, multiplied by `scale`, plus `shift`."""
 
     windows: Windows
     window: NDArray[np.intp]
@@ -408,14 +408,14 @@ class WindowConditional(Distribution):
         return self.window.size
 
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
-        """Resampled columns; of numbers, values between neighbours of a window too."""
+        """Resampled columns; for numbers, including values between neighbours of a window."""
         levels = rng.random((n_draws, len(self)))
         if not self.windows.pools:
             return self.quantiles(levels)
         return self.shift + self.scale * self.windows.drawable.quantiles(self.window, levels)
 
     def quantiles(self, levels: Array) -> Array:
-        """Values at levels between 0 and 1, shape (k, n): by quantile functions, or else of the points."""
+        """Values at levels between 0 and 1, shape (k, n), by quantile functions or else from the points."""
         if not self.windows.functions:
             return super().quantiles(levels)
         return self.shift + self.scale * self.windows.quantiles(self.window, levels)
@@ -430,7 +430,7 @@ class WindowConditional(Distribution):
 class PoolConditional(WindowConditional):
     """Draws from a window of a pool of values, `size` of them from `start` on, times `scale` plus `shift`.
 
-    A pool of codes says by `n_levels` how many there are. Values are drawn in proportion to `weights`.
+    For a pool of codes `n_levels` is their number. Values are drawn in proportion to `weights`.
     """
 
     def __init__(

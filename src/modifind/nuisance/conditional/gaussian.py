@@ -1,9 +1,9 @@
 """Linear-Gaussian sampler: ridge mean with normal residuals; multinomial logistic for discrete features.
 
-Where columns are many and rows are few, a regression follows its own rows. Residuals are then too small, the more so
-the closer the number of columns comes to that of the rows, and degrees of freedom no longer make up for it once columns
-are chosen. There the mean of every row comes from a regression that has not seen it, and the spread is that of the
-errors so made: the observed value then lies about its mean as a draw does, whatever the regression missed.
+With many columns and few rows a regression overfits. Residuals are then too small, increasingly so as the number of
+columns approaches that of the rows, and degrees of freedom no longer correct for it once columns are selected. In that
+case the mean of every row comes from a regression that has not seen it, and the spread is that of the resulting errors:
+the observed value then deviates from its mean as a draw does, whatever the regression missed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class GaussianSampler(ScoredSampler):
     name = "gaussian"
 
     def _prepare(self, seed: np.random.SeedSequence) -> None:
-        """Do the part of the ridge regressions that all features share."""
+        """Compute the part of the ridge regressions shared by all features."""
         table, treatment, weights = self.table_, self.treatment_, self.weights_
         columns = self.level_shares_(table.design)
         if self.condition_on_treatment:
@@ -100,7 +100,7 @@ class GaussianSampler(ScoredSampler):
         return rule, score
 
     def _classify(self, inputs: Array, codes: Array, levels: int, folds: Ints) -> Classified:
-        """One classifier of all rows, and out-of-fold probabilities that tell how well such a one predicts."""
+        """A classifier fitted to all rows, and out-of-fold probabilities for its calibration."""
         if isinstance(self.ridge_, CrossFittedRidge):
             return self._classify_screened(inputs, codes, levels)
         weights = self.scaled_weights_
@@ -118,9 +118,10 @@ class GaussianSampler(ScoredSampler):
         return (model,), probabilities, held
 
     def _share(self, codes: Array, held: Array) -> float:
-        """How much of a classifier's log-odds to keep, 1 unless less predicts held-out rows clearly better.
+        """Share of a classifier's log-odds to keep, 1 unless less predicts held-out rows clearly better.
 
-        A category of many levels has more coefficients than rows can tell, and its own frequencies predict better.
+        A category with many levels has more coefficients than the rows can identify, so that frequencies may predict
+        better.
         """
         frequencies, best = self.weights_.shares(codes, held.shape[1]), 1.0
         score = category_score(codes, held)
@@ -132,9 +133,9 @@ class GaussianSampler(ScoredSampler):
         return best
 
     def _classify_screened(self, inputs: Array, codes: Array, levels: int) -> Classified:
-        """Out-of-fold probabilities from as few of the columns as predict best, and from the treatment.
+        """Out-of-fold probabilities from the best predicting number of columns, and from the treatment.
 
-        Other rows have those of classifiers on the same number of columns in all folds.
+        Other rows get those of classifiers on the same number of columns in all folds.
         """
         held = np.empty((len(CATEGORY_NEIGHBOURS), codes.size, levels))
         models: list[Any] = []
@@ -164,18 +165,18 @@ class _Spectrum:
 
     @classmethod
     def of(cls, n_rows: float, total: Array, moments: Array) -> _Spectrum:
-        """From the number, or total weight, the sums and the raw second moments of the rows."""
+        """Compute from the number or total weight, the sums and the raw second moments of the rows."""
         n_rows = max(n_rows, 1)
         centre = total / n_rows
         values, vectors = np.linalg.eigh(moments - n_rows * np.outer(centre, centre))
         return cls(n_rows, centre, np.maximum(values, 0.0), vectors)
 
     def slopes(self, target: int, penalties: Array) -> tuple[Array, Array, Array]:
-        """Ridge slopes of one column on the others, a column of them per penalty (0 for the target itself).
+        """Ridge slopes of one column on the others, one column per penalty (0 for the target itself).
 
-        With P the inverse of the penalised scatter matrix of *all* columns, the slopes are -P[rest, target] /
-        P[target, target], so that no matrix without the target need be factored. Also returned are
-        P[target, target] and the residual degrees of freedom.
+        With P the inverse of the penalised scatter matrix of *all* columns, the slopes are -P[rest, target] / P[target,
+        target], so that no matrix without the target need be factored. Also returned are P[target, target] and the
+        residual degrees of freedom.
         """
         shrunk = 1.0 / (self.values[:, None] + penalties)
         inverse = self.vectors @ (self.vectors[target][:, None] * shrunk)
@@ -226,7 +227,7 @@ class _SharedRidge:
         return cls(columns, folds, spectrum, training, leverage, weights)
 
     def regress(self, target: int) -> Regression:
-        """One line of all rows, and for each row a line of the other folds."""
+        """One linear predictor for all rows, and for each row one fitted to the other folds."""
         folds, (best, mean, scale) = self.folds, self._best(target)
         slopes, shifts, freedoms = [], [], []
         for outside in self.training:
@@ -243,7 +244,7 @@ class _SharedRidge:
         return Regression(mean, scale, *held, line, self.spectrum.centre[target] - line @ self.spectrum.centre)
 
     def _best(self, target: int) -> tuple[int, Array, float]:
-        """The penalty of least leave-one-out error, the fitted mean and the residual standard deviation."""
+        """Penalty with the least leave-one-out error, the fitted mean and the residual standard deviation."""
         slopes, diagonal, freedom = self.spectrum.slopes(target, RIDGE_PENALTIES)
         fitted = self.columns @ slopes + (self.spectrum.centre[target] - self.spectrum.centre @ slopes)
         residual = self.columns[:, target, None] - fitted
@@ -261,7 +262,7 @@ def _sums(columns: Array, weights: Weights) -> tuple[float, Array, Array]:
 
 
 def _mixed(probabilities: Array, frequencies: Array, share: float) -> Array:
-    """Probabilities whose logarithms are so much of those given and for the rest those of the frequencies."""
+    """Geometric mixture of probabilities and frequencies, with the given share of the former."""
     mixed = probabilities**share * frequencies ** (1.0 - share)
     return mixed / mixed.sum(axis=1, keepdims=True)
 
@@ -278,7 +279,7 @@ def _towards(model: LogisticRegression, frequencies: Array, share: float) -> Log
 def _logistic(
     inputs: Array, codes: Array, weights: Weights, start: LogisticRegression | None = None
 ) -> LogisticRegression:
-    """Fit a classifier; the search begins at `start`, a model of much the same rows."""
+    """Fit a classifier, starting from `start`, a model of mostly the same rows."""
     if start is not None and start.classes_.size == np.unique(codes).size:
         model = copy(start)  # fitting gives a copy new arrays and leaves those of `start` alone
     else:
@@ -294,7 +295,7 @@ N_CANDIDATES = WIDE_PENALTIES.size + len(N_NEIGHBOURS) * len(NEIGHBOUR_PENALTIES
 
 @dataclass(frozen=True)
 class _Part:
-    """One fold: its rows, and from the rows outside it means by arm and the spectrum of the scatter about them.
+    """One fold: its rows, and the means by arm and within-arm spectrum of the rows outside it.
 
     Attributes
     ----------
@@ -343,7 +344,7 @@ class _Part:
         return cls(np.flatnonzero(out), centres, expected, table[out] - expected, values, vectors, squares)
 
     def slopes(self, target: int) -> Array:
-        """Slopes of one column on the others, a column of them for every candidate (0 for the target itself).
+        """Slopes of one column on the others, one column per candidate (0 for the target itself).
 
         The first candidates are ridge regressions on all columns: with P the inverse of the penalised scatter matrix,
         their slopes are -P[rest, target] / P[target, target]. The others are ridge regressions on the columns most
@@ -369,9 +370,9 @@ class _Part:
 
 
 class Regression(NamedTuple):
-    """A column on the others: mean and spread of its rows, both from other folds, and the lines that tell them.
+    """Regression of a column on the others: out-of-fold mean and spread of its rows, and the linear predictors.
 
-    Lines are one of all rows, or one of each fold's outside: slopes have the shape (lines, columns).
+    There is one predictor for all rows, or one for the complement of each fold: slopes have the shape (lines, columns).
     """
 
     mean: Array
@@ -384,7 +385,7 @@ class Regression(NamedTuple):
 
 @dataclass(frozen=True)
 class CrossFittedRidge:
-    """Regressions of each column on the others, for every row from the rows of the other folds.
+    """Cross-fitted regressions of each column on the others.
 
     Attributes
     ----------
@@ -426,7 +427,7 @@ class CrossFittedRidge:
         return cls(columns, tuple(parts), weights, treatment)
 
     def regress(self, target: int) -> Regression:
-        """Each fold's line of one column on the others, by the candidate of least error, and what they make of rows."""
+        """Regress one column on the others in each fold, with the candidate of least error, and predict the rows."""
         candidates = [part.slopes(target) for part in self.parts]
         means = np.empty((self.columns.shape[0], N_CANDIDATES))
         for part, lines in zip(self.parts, candidates, strict=True):

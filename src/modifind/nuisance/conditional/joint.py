@@ -1,11 +1,11 @@
-"""The distribution of several features together given all others, as points drawn one feature after the other.
+"""Joint distribution of several features given all others, as points drawn feature by feature.
 
 The first feature is drawn from its distribution given the features outside the group, the second from its distribution
-given those and the first, and so on. Every distribution is a sampler's rule (module `rules`), fitted to a table without
-the later features and applied to rows in which the earlier ones hold drawn values.
+given those and the first, and so on. Every distribution is a sampler's rule (module `contract`), fitted to a table
+without the later features and applied to rows in which the earlier ones hold drawn values.
 
-Two kinds of features are not drawn. What the features outside the group determine has no distribution of its own: it
-keeps its value. What the others of the group determine (a square, the last of a set of dummies, other units) follows
+Two kinds of features are not drawn. One determined by features outside the group has no distribution of its own: it
+keeps its value. One determined by others in the group (a square, the last of a set of dummies, other units) follows
 them: it takes the value of the row that is nearest in these.
 """
 
@@ -43,7 +43,7 @@ N_POINTS = N_SETS * SET_POINTS
 BLOCK_CELLS = 2**21  # numbers in the rows that are drawn at a time
 N_PARTS = 20  # every number of folds that samplers use divides it
 FOLLOWS = 0.005
-APART = 10.0  # distance of two categories; values of continuous columns differ by 1 at most
+CATEGORY_DISTANCE = 10.0  # distance of two categories; values of continuous columns differ by 1 at most
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,13 @@ class Step:
     rule: ConditionalRule
 
     def table(self, values: Array) -> FeatureTable:
-        """The columns that the rule knows, of some rows of the whole table."""
+        """Columns used by the rule, for some rows of the whole table."""
         return replace(self.known, values=np.take(values, self.columns, axis=1))
 
 
 @dataclass(frozen=True)
 class JointRule(LearnedRule):
-    """How some features are drawn together, for any rows.
+    """How several features are drawn jointly, for any rows.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class JointRule(LearnedRule):
 
     @property
     def determined(self) -> bool:
-        """Whether nothing is left to draw."""
+        """Whether no feature is left to draw."""
         return not self.steps
 
     def conditional(
@@ -114,7 +114,7 @@ class JointRule(LearnedRule):
         parts: Ints,
         numbers: Ints | None = None,
     ) -> JointConditional:
-        """The distribution of rows, which are known by their numbers: 0, 1, ... for None."""
+        """Distribution of rows identified by their numbers: 0, 1, ... for None."""
         numbers = np.arange(table.n_rows) if numbers is None else numbers
         shifts = row_uniforms(numbers, self.keys).reshape(numbers.size, N_SETS, len(self.steps))
         return JointConditional(self, table, treatment, parts, shifts)
@@ -122,10 +122,10 @@ class JointRule(LearnedRule):
 
 @dataclass(frozen=True)
 class JointConditional:
-    """Points of the joint distribution of some features, the same for a row whichever rows are asked for.
+    """Points of the joint distribution of several features, reproducible for each row.
 
-    Each row has two sets of 32 evenly spread points, shifted at random by its own amount. Every point has the
-    distribution of the features, and the difference between the two sets tells how far their mean is from that of the
+    Each row has two sets of 32 evenly spread points, shifted at random by an amount of its own. Every point has the
+    distribution of the features, and the difference between the two sets shows how far their mean is from that of the
     distribution.
 
     Attributes
@@ -184,7 +184,7 @@ def joint_rule(
     parts: Ints | None = None,
     weights: Weights | None = None,
 ) -> JointRule:
-    """Learn how several features are drawn given all others and the treatment.
+    """Learn to draw several features jointly given all others and the treatment.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ def joint_rule(
 
 @dataclass(frozen=True)
 class _Steps:
-    """Fits the distribution of one feature given some others; the fields are those of `joint_rule`."""
+    """Fits the distribution of each feature in turn; the fields are those of `joint_rule`."""
 
     sampler: BaseSampler
     table: FeatureTable
@@ -270,7 +270,7 @@ class _Steps:
         return Step(feature, [*given, feature], empty, without_rows(sampler.rule(len(given))))
 
     def is_determined(self, step: Step) -> bool:
-        """Whether the others leave a feature nothing to vary."""
+        """Whether the others determine a feature."""
         limit = self.limits[self.table.kind(step.feature)]
         if step.rule.calibration.explained_share > limit:
             return True
@@ -284,7 +284,7 @@ def rule_grid(
     parts: Ints,
     numbers: Ints,
 ) -> RowGrid:
-    """Points of the distribution that a rule gives numbered rows, of one feature or of several together."""
+    """Points of the distribution of numbered rows under a rule, of one feature or several jointly."""
     if isinstance(rule, JointRule):
         return rule.conditional(table, treatment, parts, numbers)
     conditional: Any = rule.conditional(table, treatment, parts)
@@ -293,11 +293,11 @@ def rule_grid(
 
 
 def set_variance(values: Array) -> float:
-    """Variance that points add to a sum over rows, beyond that of the distribution as the points show it.
+    """Variance that points add to a sum over rows, in excess of the variance that they show.
 
     Let m be the mean of a row's g values l(V_k), v their variance under the distribution and w the variance of m. The
-    row's observed value less m has variance v + w under the null hypothesis, while the mean square of the values about
-    m is v - w on average: each V_k has the distribution, whatever ties them to each other. So 2w is missing. The two
+    row's observed value minus m has variance v + w under the null hypothesis, while the mean square of the values about
+    m is v - w on average: each V_k has the distribution, however they depend on each other. So 2w is missing. The two
     sets of points are independent, hence (m_1 - m_2)^2 / 4 is w on average.
 
     Parameters
@@ -311,7 +311,7 @@ def set_variance(values: Array) -> float:
 
 @dataclass(frozen=True)
 class NearestRow:
-    """Finds the row that is nearest in some columns: ranks of continuous ones, and the same categories first of all.
+    """Finds the nearest row in some columns: first by equal categories, then by ranks of continuous columns.
 
     Attributes
     ----------
@@ -343,7 +343,7 @@ class NearestRow:
         return self.first[self.tree.query(_places(self.columns, values))[1]]
 
     def other_rows(self) -> NDArray[np.intp]:
-        """For every row of the table the nearest one besides itself: the next in the same place, or in the nearest."""
+        """For every row of the table the nearest other one: the next at the same point, or at the nearest point."""
         order, counts = np.argsort(self.place, kind="stable"), np.bincount(self.place)
         first, size = (numbers[self.place[order]] for numbers in (np.cumsum(counts) - counts, counts))
         others = np.empty(order.size, dtype=np.intp)
@@ -363,11 +363,11 @@ def _ranks(column: Array) -> tuple[Array, Array]:
 
 def _places(columns: tuple[tuple[Array, Array] | None, ...], values: Array) -> Array:
     known = zip(columns, values.T, strict=True)
-    return np.stack([APART * x if ranks is None else np.interp(x, *ranks) for ranks, x in known], axis=1)
+    return np.stack([CATEGORY_DISTANCE * x if ranks is None else np.interp(x, *ranks) for ranks, x in known], axis=1)
 
 
 def _leaders(table: FeatureTable, members: tuple[int, ...]) -> tuple[list[int], list[int]]:
-    """The features that must be drawn, and those that the former determine; none is constant."""
+    """Features that must be drawn, and those that they determine; none is constant."""
     leaders, followers = [m for m in members if not table.is_constant(m)], []
     for feature in reversed(leaders):
         others = [m for m in leaders if m != feature]
@@ -378,7 +378,7 @@ def _leaders(table: FeatureTable, members: tuple[int, ...]) -> tuple[list[int], 
 
 
 def _is_function(table: FeatureTable, feature: int, others: list[int]) -> bool:
-    """Whether rows that are near in the others hardly differ in the feature, against any two rows."""
+    """Whether rows that are near in the others hardly differ in the feature, relative to random pairs."""
     nearest = NearestRow.of(table, others).other_rows()
     column = table.values[:, feature]
     if table.n_levels(feature):
@@ -389,7 +389,7 @@ def _is_function(table: FeatureTable, feature: int, others: list[int]) -> bool:
 
 
 def _quantiles(conditional: Any, levels: Array) -> Array:
-    """The value of each row's distribution at a level of its own: exact for a normal one, of the points for others."""
+    """Quantile of each row's distribution at its own level: exact if normal, otherwise from the points."""
     levels = np.clip(levels, 2.0**-54, 1 - 2.0**-53)[None]
     if isinstance(conditional, NormalConditional):
         return conditional.quantiles(levels)[0]
@@ -398,7 +398,7 @@ def _quantiles(conditional: Any, levels: Array) -> Array:
 
 
 def _worst(calibrations: list[Calibration]) -> Calibration:
-    """One line for several features: the worst fit, the sum of what is gained, the least that is explained."""
+    """Combined calibration of several features: the worst fit, the total gain, the least explained."""
     if not calibrations:
         return Calibration("none", float("nan"), float("nan"), float("nan"))
     nothing = Calibration("", float("nan"), float("nan"), 0.0)

@@ -1,4 +1,4 @@
-"""The base of samplers, the rules that they learn, and the plainest of them, the marginal sampler."""
+"""Base class of samplers, their rules, and the simplest sampler, the marginal one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from modifind.nuisance.regression.levels import LevelSums, LevelTables
 
 
 class BaseSampler(BaseEstimator, ABC):
-    """Base of the samplers. Subclasses implement `rule`, and `_prepare` if features share work.
+    """Base class of samplers. Subclasses implement `rule`, and `_prepare` if features share work.
 
     Parameters
     ----------
@@ -64,10 +64,10 @@ class BaseSampler(BaseEstimator, ABC):
     def fit(
         self, table: FeatureTable, treatment: Ints, seed: np.random.SeedSequence, weights: GivenWeights = None
     ) -> BaseSampler:
-        """Take the data; the work per feature is done by `rule`.
+        """Store the data; the work for each feature is done by `rule`.
 
         With `weights`, one number per row of mean 1, distributions are those of the population that the weighted rows
-        stand for.
+        represent.
         """
         self.table_ = self._read(table)
         self.weights_ = Weights.of(weights, table.n_rows)
@@ -79,11 +79,11 @@ class BaseSampler(BaseEstimator, ABC):
         return self
 
     def _read(self, table: FeatureTable) -> FeatureTable:
-        """The table as the sampler needs it."""
+        """Convert the table to the form that the sampler needs."""
         return table
 
     def _prepare(self, seed: np.random.SeedSequence) -> None:
-        """Do what all features share."""
+        """Do the work shared by all features."""
 
     @abstractmethod
     def rule(self, feature: int) -> ConditionalRule:
@@ -96,19 +96,19 @@ class BaseSampler(BaseEstimator, ABC):
         """
 
     def conditional(self, feature: int) -> Any:
-        """The distribution of the rows that the sampler was fitted to: the rule of a feature, applied to them."""
+        """Distribution of the fitted rows: the rule of a feature applied to them."""
         return fitted_conditional(self.rule(feature), self.table_, self.treatment_)
 
     def assign_folds(self, folds: Ints, *, whole_clusters: bool = False) -> None:
-        """Cross-fit distributions by these folds at the next `fit`, so that a rule scores no row by what has seen it.
+        """Use these folds for cross-fitting at the next `fit`, so that no row is scored by a rule that has seen it.
 
-        With `whole_clusters` they keep together what belongs together, and a sample of the rows must do so too.
+        With `whole_clusters` they keep clusters together, and subsamples of the rows must do so too.
         """
         self.assigned_folds_ = folds
         self.whole_clusters_ = whole_clusters
 
     def _folds(self, n_folds: int, rng: np.random.Generator) -> Ints:
-        """Fold of each row: drawn, or as assigned for these rows unless all of them lie in one."""
+        """Fold of each row: drawn, or as assigned unless all of these rows share one."""
         drawn = row_folds(self.table_.n_rows, n_folds, rng)
         if self.assigned_folds_ is None or self.assigned_folds_.size != drawn.size:
             return drawn
@@ -117,7 +117,7 @@ class BaseSampler(BaseEstimator, ABC):
 
 
 def row_folds(n_rows: int, n_folds: int, rng: np.random.Generator) -> Ints:
-    """Fold number of each row; folds differ by at most one row."""
+    """Fold number of each row; fold sizes differ by at most one."""
     return rng.permutation(np.arange(n_rows) % n_folds)
 
 
@@ -133,7 +133,7 @@ def fit_copy(
 ) -> Any:
     """Fit a copy of a sampler, with other settings, to a table.
 
-    The sampler may be the user's own: it is given folds if it takes them, and weights where rows do not count alike.
+    The sampler may be the user's own: it gets folds if it supports them, and weights if rows are weighted.
     """
     fresh = clone(sampler, safe=False)
     if settings:
@@ -145,7 +145,7 @@ def fit_copy(
 
 @dataclass(frozen=True)
 class Conditioning:
-    """The columns that a feature is predicted from.
+    """The columns from which a feature is predicted.
 
     Attributes
     ----------
@@ -168,18 +168,18 @@ class Conditioning:
         return cls(feature, mean, sampler.level_shares_)
 
     def __call__(self, table: FeatureTable, treatment: Ints) -> Array:
-        """Model columns of some rows; a column of zeros where there is nothing to predict from."""
+        """Model columns of some rows; a column of zeros if there is nothing to predict from."""
         extra: Array | None = None if self.mean_treatment is None else np.subtract(treatment, self.mean_treatment)
         inputs = table.design_without(self.feature, extra, self.level_shares)
         return inputs if inputs.shape[1] else np.zeros((table.n_rows, 1))
 
 
 def level_shares(table: FeatureTable, treatment: Ints | None, weights: Weights) -> LevelTables:
-    """Shrunken shares of treated rows, standardised, in the place of the codes of levels.
+    """Shrunken, standardised treated shares in place of the codes of levels.
 
-    Beside the code the design has what the rows of a level have in common in other features. Given the treatment, other
-    features may depend on the level also by way of how it is assigned there. Shares are zero without a treatment, where
-    it is not conditioned on.
+    Beside the code the design has the means of other features within a level. Given the treatment, other features may
+    depend on the level also through how it is assigned there. Shares are zero without a treatment, if it is not
+    conditioned on.
     """
     columns, tables = [], []
     for m in sorted(table.level_columns):
@@ -199,7 +199,7 @@ def level_shares(table: FeatureTable, treatment: Ints | None, weights: Weights) 
 
 @dataclass(frozen=True)
 class ColumnModel:
-    """A model of some of the columns, to be called with all of them."""
+    """A model of some of the columns, called with all of them."""
 
     model: Any
     columns: NDArray[np.intp] | slice
@@ -223,7 +223,7 @@ N_STEPS = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class LearnedRule:
-    """A rule, with the distribution of the rows that it was learned from, until these are left behind."""
+    """A rule with the distribution of its training rows, until these are dropped."""
 
     calibration: Calibration
     fitted: Any = None
@@ -231,7 +231,7 @@ class LearnedRule:
 
 @dataclass(frozen=True)
 class NormalRule(LearnedRule):
-    """Linear mean, by one line or by one of several, and one standard deviation.
+    """Linear mean, from one or several predictors, and a constant standard deviation.
 
     Attributes
     ----------
@@ -255,7 +255,7 @@ class NormalRule(LearnedRule):
 
 @dataclass(frozen=True)
 class CategoryRule(LearnedRule):
-    """Category probabilities by one classifier, or by one of several.
+    """Category probabilities from one or several classifiers.
 
     Attributes
     ----------
@@ -282,7 +282,7 @@ class CategoryRule(LearnedRule):
 
 @dataclass(frozen=True)
 class ResidualRule(LearnedRule):
-    """A predicted mean, and residuals from rows with a similar one.
+    """A predicted mean plus residuals from rows with a similar mean.
 
     Attributes
     ----------
@@ -314,7 +314,7 @@ class ResidualRule(LearnedRule):
         fitted: WindowConditional,
         shifted: bool,
     ) -> ResidualRule:
-        """Keep the windows of a fitted distribution and its `local` scale, at some thousands of predicted means."""
+        """Keep the windows of a fitted distribution and its `local` scale at some thousands of predicted means."""
         order = np.argsort(mean, kind="stable")
         chosen = order[np.unique(np.linspace(0, mean.size - 1, min(N_STEPS, mean.size)).astype(np.int64))]
         edges = (mean[chosen][1:] + mean[chosen][:-1]) / 2
@@ -334,7 +334,7 @@ class ResidualRule(LearnedRule):
 
 @dataclass(frozen=True)
 class ArmRule(LearnedRule):
-    """The same distribution for all rows of an arm, or for all rows."""
+    """One distribution for all rows, or for all rows of an arm."""
 
     windows: Windows
     by_arm: bool
@@ -346,7 +346,7 @@ class ArmRule(LearnedRule):
 
 
 def _rows_by_model(parts: Ints, models: tuple[Any, ...]) -> Iterator[tuple[NDArray[np.intp], Any]]:
-    """The rows that each model scores, if there are any, with the model."""
+    """Non-empty sets of rows that each model scores, with the model."""
     for k, model in enumerate(models):
         rows = np.flatnonzero(parts % len(models) == k)
         if rows.size:
@@ -356,8 +356,8 @@ def _rows_by_model(parts: Ints, models: tuple[Any, ...]) -> Iterator[tuple[NDArr
 class MarginalSampler(BaseSampler):
     """Draws X_m from its empirical distribution, within arms when `condition_on_treatment`.
 
-    Numbers between two neighbouring values are drawn too: drawn twice, a value of a long tail would no longer lie as
-    far from all others as the observed one.
+    Values between two neighbouring ones are drawn too: otherwise draws from a long tail would repeat, and none would be
+    as far from all others as the observed one.
 
     It breaks the dependence of X_m on the other features, so its p-values are valid only for independent features. It
     is the baseline that shows why the conditional distribution matters.
@@ -383,7 +383,7 @@ class MarginalSampler(BaseSampler):
     learns = True
 
     def rule(self, feature: int) -> ConditionalRule:
-        """Take the column's own values as the distribution."""
+        """Use the column's own values as the distribution."""
         column, levels = self.table_.values[:, feature], self.table_.n_levels(feature)
         arms = self.treatment_ if self.condition_on_treatment else np.zeros_like(self.treatment_)
         samples = [arms == arm for arm in range(int(arms.max()) + 1)]

@@ -1,11 +1,11 @@
-"""Distributions of features with missing values, and of features that are the same for all rows of a cluster.
+"""Distributions of features with missing values, and of features that are constant within clusters.
 
-A feature is missing with a probability that the other features and the treatment tell, by the sampler's own
+The probability that a feature is missing is predicted from the other features and the treatment, by the sampler's own
 distribution of a discrete feature. If it is not missing, its value follows the sampler's distribution of a continuous
-feature, learned from the rows that have one.
+feature, learned from the rows where it is observed.
 
-The distribution of a feature of whole clusters is fitted to one row per cluster, which has the means of the other
-features and of the treatment, and every row of a cluster has the same distribution and the same draw.
+The distribution of a cluster-level feature is fitted to one row per cluster, with the means of the other features and
+of the treatment, and all rows of a cluster share one distribution and one draw.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PRESENCE = ("observed", "missing")
 
 @dataclass(frozen=True)
 class IncompleteConditional(Distribution):
-    """Missing with a probability per row, else drawn from the distribution of the values.
+    """Missing with a probability per row, otherwise drawn from the distribution of the values.
 
     Attributes
     ----------
@@ -71,13 +71,13 @@ class IncompleteConditional(Distribution):
         return draws
 
     def quantiles(self, levels: Array) -> Array:
-        """Values at levels between 0 and 1, shape (k, n); missing ones come first."""
+        """Values at levels between 0 and 1, shape (k, n); missing values come first."""
         missing = levels < self.chance
         left = (levels - self.chance) / np.where(self.chance < 1.0, 1.0 - self.chance, 1.0)
         return np.where(missing, np.nan, quantiles_of_rows(self.value, np.clip(left, 0.0, 1.0 - 2.0**-53)))
 
     def grid(self, rows: Rows) -> tuple[Array, Array]:
-        """The points of the value's distribution, and NaN with the probability that it is missing."""
+        """Points of the value's distribution, and NaN with the probability of being missing."""
         points, weights = self.value.grid(rows)
         chance = self.chance[rows, None]
         points = np.concatenate((points, np.full(chance.shape, np.nan)), axis=1)
@@ -111,12 +111,13 @@ class IncompleteRule(LearnedRule):
 
 
 class IncompleteSampler(BaseSampler):
-    """A sampler for tables in which continuous features have missing values.
+    """Sampler for tables with missing values in continuous features.
 
-    Complete features are left to the sampler, which sees of the others the value, at its mean where missing, and an
-    indicator. (Another constant than the mean would move the indicator's slope and nothing else, up to the penalty.)
-    Where columns are many, the gaussian sampler and "auto" leave incomplete features to the boosting sampler, whose
-    work is per feature. Theirs is shared by all features of a table, but each incomplete one has rows of its own.
+    Complete features are handled by the sampler itself, which sees an incomplete one as its value, the mean where
+    missing, and an indicator. (Another constant than the mean would change the slope of the indicator and nothing else,
+    up to the penalty.) With many columns, the gaussian sampler and "auto" delegate incomplete features to the boosting
+    sampler, which does separate work per feature. Theirs is shared by all features of a table, but each incomplete one
+    has its own set of rows.
 
     Parameters
     ----------
@@ -166,7 +167,7 @@ class IncompleteSampler(BaseSampler):
     def _rule_of(
         self, table: FeatureTable, rows: NDArray[np.bool_], feature: int, seed: np.random.SeedSequence
     ) -> ConditionalRule:
-        """The rule of one feature, from a sampler of its own that sees some rows."""
+        """Rule of one feature, from a separate sampler fitted to some rows."""
         settings: dict[str, Any] = {}
         sampler, treatment = self.sampler, self.treatment_[rows]
         if has_many_columns(*table.design.shape) and isinstance(sampler, AutoSampler | GaussianSampler):
@@ -177,8 +178,8 @@ class IncompleteSampler(BaseSampler):
         return without_rows(fit_copy(sampler, *known, **settings).rule(feature))
 
 
-def for_gaps(sampler: BaseSampler, table: FeatureTable) -> BaseSampler:
-    """The sampler itself, or where continuous features have missing values one that has distributions for them too."""
+def with_missing_support(sampler: BaseSampler, table: FeatureTable) -> BaseSampler:
+    """The sampler itself, or a wrapper that also handles missing values in continuous features."""
     if not table.incomplete:
         return sampler
     if isinstance(sampler, CVAESampler) or not getattr(sampler, "learns", False):
@@ -192,7 +193,7 @@ def for_gaps(sampler: BaseSampler, table: FeatureTable) -> BaseSampler:
 
 @dataclass(frozen=True)
 class ClusterConditional(Distribution):
-    """A distribution of clusters, for their rows.
+    """Distribution of clusters, applied to their rows.
 
     Attributes
     ----------
@@ -222,19 +223,18 @@ class ClusterConditional(Distribution):
 
 @dataclass(frozen=True)
 class ClusterRule(LearnedRule):
-    """The distribution of a feature of clusters, for the rows of these clusters alone."""
+    """Distribution of a cluster-level feature, for rows of the fitted clusters only."""
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> ClusterConditional:
-        """Other rows are in clusters that nothing is known of."""
+        """Refuse other rows, whose clusters are unknown."""
         raise LookupError("a distribution of clusters is that of their rows alone")
 
 
 class ClusterSampler(BaseSampler):
-    """A sampler for tables in which some features are the same for all rows of a cluster.
+    """Sampler for tables in which some features are constant within clusters.
 
-    Other features are left to the sampler as they are, and so is one that the means of others determine in clusters:
-    the share of girls of a school, beside the sex of its pupils, says nothing that these do not say of the school, but
-    more than a single pupil does.
+    Other features are handled by the sampler itself, and so is one determined by cluster means of others: the share of
+    girls of a school, next to the sex of its pupils, adds nothing about the school, but more than a single pupil does.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ class ClusterSampler(BaseSampler):
         self.by_row_ = fit_copy(self.sampler, *rows, self.assigned_folds_, self.whole_clusters_)
 
     def rule(self, feature: int) -> Any:
-        """Learn the distribution of one feature; rows that are not in the table are in clusters that are not."""
+        """Learn the distribution of one feature; rows outside the table belong to unknown clusters."""
         if feature not in self.clusters:
             return self.by_row_.rule(feature)
         clusters = self.clusters[feature]
@@ -282,7 +282,7 @@ class ClusterSampler(BaseSampler):
 
 @dataclass(frozen=True)
 class ClusterMeans:
-    """A table of clusters, for the distribution of one feature that is the same for all rows of a cluster.
+    """A table of clusters, for the distribution of one cluster-level feature.
 
     Attributes
     ----------

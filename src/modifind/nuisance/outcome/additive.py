@@ -1,4 +1,4 @@
-"""Location-scale models of a numeric outcome in two arms: additive ones, and boosted trees on their residuals."""
+"""Location-scale models of a numeric outcome in two arms: additive models, and boosted trees on their residuals."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from modifind.nuisance.regression.terms import AdditiveTerms
 
 N_ROUNDS = 3
 MAX_CURVES_PER_ROW = 2
-WILD = 8.0  # spreads from the median, beyond which rows weigh less at the start
+OUTLIER_SPREADS = 8.0  # spreads from the median, beyond which rows weigh less at the start
 MIN_SPREAD_RATIO = 0.01  # of an arm to the other one, as far as the weights of rows go
 
 
 class AdditiveArms(ScreenedLearner, ABC):
-    """Base of learners whose predictions are functions of sums of terms, `terms_` times `coefficients_`."""
+    """Base class of learners that predict functions of a sum of terms, `terms_` times `coefficients_`."""
 
     terms_: AdditiveTerms
     coefficients_: Array
@@ -53,7 +53,7 @@ class AdditiveArms(ScreenedLearner, ABC):
         return self._outputs(self.index(X))
 
     def index(self, X: Array) -> Array:
-        """Sums of terms of the rows as they are, which `along` can reuse for every feature."""
+        """Sums of terms at the observed rows, which `along` can reuse for every feature."""
         return self.terms_.combine(X, self.coefficients_)
 
     def along(self, X: Array, columns: slice, points: Array, index: Array | None = None) -> tuple[Array, Array]:
@@ -62,7 +62,7 @@ class AdditiveArms(ScreenedLearner, ABC):
 
     @abstractmethod
     def _outputs(self, total: Array) -> tuple[Array, Array]:
-        """Location and scale from sums of terms, which are on the last axis."""
+        """Location and scale from sums of terms, on the last axis."""
 
 
 class AdditiveLearner(AdditiveArms):
@@ -124,7 +124,7 @@ class AdditiveLearner(AdditiveArms):
     def fit(self, X: Array, a: Ints, y: Array, sample_weight: Array | None = None) -> AdditiveLearner:
         """Alternate between the locations given the scales and the scales given leave-one-out residuals.
 
-        Weights are scaled to sum to the effective sample size, so that penalties are no surer than they should be.
+        Weights are scaled to sum to the effective sample size, so that penalties are not overconfident.
         """
         rows = [np.flatnonzero(a == arm) for arm in (0, 1)]
         counts = Weights.of(sample_weight, y.size).effective
@@ -175,7 +175,7 @@ class AdditiveLearner(AdditiveArms):
         return total[..., :2], np.moveaxis(scale, 0, -1)
 
     def _add_products(self, X: Array, arms: list[_Arm]) -> None:
-        """Add the products that residuals call for, if any."""
+        """Add the products suggested by the residuals, if any."""
         if self.products:
             scores = [list(kind) for kind in zip(*(arm.scores for arm in arms), strict=True)]
             enlarged = self.terms_.with_products(X, scores, [arm.rows for arm in arms])
@@ -199,7 +199,7 @@ class AdditiveLearner(AdditiveArms):
 
 @dataclass
 class _Arm:
-    """Rows of one arm with their residuals, scale and weights so far."""
+    """Rows of one arm with their current residuals, scale and weights."""
 
     rows: NDArray[np.intp]
     y: Array
@@ -212,18 +212,18 @@ class _Arm:
     def __post_init__(self) -> None:
         spread = max(robust_spread(self.y), self.least)
         self.scale = np.full(self.y.size, spread)
-        far = np.abs(self.y - np.median(self.y)) / (WILD * spread)
+        far = np.abs(self.y - np.median(self.y)) / (OUTLIER_SPREADS * spread)
         self.weight = np.maximum(far, 1.0) ** -2.0 / spread**2  # wild rows must not start the fit
         self.residual = self.y
 
     @property
     def scores(self) -> tuple[Array, Array]:
-        """Scores of the location and of the log-scale, times the weights of the rows."""
+        """Scores of location and log-scale, times the weights of the rows."""
         location, log_scale = student_scores(self.residual / self.scale, self.shape)
         return self.counts.times(location), self.counts.times(log_scale)
 
     def update(self, location: ArmLocations, number: int, columns: Ints, n_steps: int) -> None:
-        """Leave-one-out residuals of a new location, their scale, and the weights that follow."""
+        """Update leave-one-out residuals for a new location, their scale, and the resulting weights."""
         leverage = self.counts.times(self.weight) * location.leverage(self.terms, number)
         self.residual = left_out(self.y - self.terms @ location.coefficients[number], leverage)
         terms = np.take(self.terms, columns, axis=1)
@@ -283,9 +283,9 @@ MAX_TREE_ROWS = 100_000
 class BoostingLearner(ScreenedLearner):
     """Histogram boosting of the mean and of the log-variance, starting from an additive model.
 
-    The treatment is among the inputs of the trees, so that they learn what the arms share from both. They are left the
-    steps and interactions that smooth functions of single columns cannot follow. The trees for the variance are fitted
-    to held-out residuals. A few trees of eight leaves need no more than 100,000 rows: larger data are sampled.
+    The treatment is an input of the trees, so that they learn what the arms share from both. They model the steps and
+    interactions that smooth functions of single columns cannot. The trees for the variance are fitted to held-out
+    residuals. A few trees of eight leaves need no more than 100,000 rows: larger data are sampled.
 
     Parameters
     ----------
@@ -359,17 +359,17 @@ class BoostingLearner(ScreenedLearner):
         return self._add(rows, *self.base_.along(X, columns, points, index))
 
     def without_rows(self) -> BoostingLearner:
-        """The learner on a base without its training rows."""
+        """The learner with a base that lacks its training rows."""
         model = copy(self)
         model.base_ = self.base_.without_rows()
         return model
 
     def _bins(self, X: Array) -> Array:
-        """Bin numbers, so that trees need not search for bins, which takes longest where rows have weights."""
+        """Bin numbers, which save trees the search for bins, the slowest step with weighted rows."""
         return np.column_stack([np.searchsorted(edges, X[:, j]) for j, edges in enumerate(self.edges_)]).astype(float)
 
     def _add(self, bins: Array, location: Array, scale: Array) -> tuple[Array, Array]:
-        """Add the predictions of the trees, for rows in bins, to a location and scale."""
+        """Add the predictions of the trees, for binned rows, to location and scale."""
         shift, factor = np.empty((2, len(bins), 2))
         for arm in (0, 1):
             inputs = np.column_stack((bins, np.full(bins.shape[0], arm)))

@@ -1,13 +1,13 @@
-"""Columns as outcome learners see them: missing values filled in, effects of levels, and a subset of many columns.
+"""Columns as outcome learners see them: missing values imputed, levels replaced by effects, many columns screened.
 
-A category of many levels gets a shrunken effect of each level instead of an indicator. From the rows that a learner is
-fitted to, each level gets its effect on the location of both arms, on the difference between them and, for a numeric
+A category with many levels gets a shrunken effect of each level instead of indicators. From the training rows of a
+learner, each level gets its effect on the location of both arms, on the difference between them and, for a numeric
 outcome, the same two on the log-scale. Effects are posterior means under normal priors whose variances maximise the
-evidence, after what other columns explain has been removed. Training rows have the effects that the *other* rows of
-their level show, so that a learner does not trust them more than they deserve.
+evidence, after adjusting for other columns. Training rows get the effects estimated from the *other* rows of their
+level, so that a learner does not trust them too much.
 
-Above 100 levels, levels with similar effects are grouped. Neither a learner nor a test that follows it can tell the
-levels of a group apart, so that only the probabilities of groups need be known.
+Above 100 levels, levels with similar effects are grouped. Neither a learner nor a test that uses it can distinguish the
+levels of a group, so that only the probabilities of groups need be known.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from modifind.nuisance.regression.screening import has_many_columns
 
 @dataclass(frozen=True)
 class Filling:
-    """Values in place of the missing ones of some columns.
+    """Imputed values for the missing ones of some columns.
 
     Attributes
     ----------
@@ -48,12 +48,12 @@ class Filling:
 
     @classmethod
     def from_rows(cls, X: Array, columns: tuple[int, ...]) -> Filling:
-        """Learn the mean of the known values of each column; 0 where none is known."""
+        """Learn the mean of the observed values of each column; 0 if there are none."""
         known = [X[X[:, j + 1] == 0, j] for j in columns]
         return cls(columns, tuple(float(values.mean()) if values.size else 0.0 for values in known))
 
     def __call__(self, X: Array, first: int = 0) -> Array:
-        """Rows, of any shape, whose last axis has all columns, or neighbouring ones from `first` on, filled in."""
+        """Impute rows of any shape, whose last axis has all columns, or adjacent ones from `first` on."""
         X = X.copy() if self.columns else X
         for j, mean in zip(self.columns, self.means, strict=True):
             if first <= j < first + X.shape[-1] - 1:
@@ -69,7 +69,7 @@ EFFECT_SHAPE = 6.0
 
 @dataclass(frozen=True)
 class LevelEffects:
-    """Effects of the levels of some categories on an outcome, as columns in place of the codes.
+    """Effects of the levels of some categories on an outcome, as columns that replace the codes.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class LevelEffects:
     def from_rows(
         cls, coded: Coded, X: Array, a: Ints, y: Array, *, binary: bool, weights: Weights
     ) -> tuple[LevelEffects, Array]:
-        """Learn effects from rows; also the columns of these rows, each with the effects that the others show."""
+        """Learn effects from rows; also return these rows' columns, each with the effects shown by the other rows."""
         if not coded:
             return cls(), X
         folds, counts = level_folds(y.size), weights.effective
@@ -114,7 +114,7 @@ class LevelEffects:
         return effects, effects._replace(X, columns)
 
     def __call__(self, X: Array, first: int = 0) -> Array:
-        """Rows, of any shape, whose last axis has all columns, or neighbouring ones from `first` on, with effects."""
+        """Insert effects into rows of any shape, whose last axis has all columns, or adjacent ones from `first` on."""
         inside = self._inside(X, first)
         if not inside:
             return X
@@ -126,7 +126,7 @@ class LevelEffects:
         return [pair for pair in pairs if first <= pair[0].start < first + X.shape[-1]]
 
     def _replace(self, X: Array, effects: Sequence[Array], first: int = 0) -> Array:
-        """Put columns of effects in place of codes and what goes with them."""
+        """Replace codes and their companion columns by columns of effects."""
         pieces, last = [], 0
         for (category, _), columns in zip(self._inside(X, first), effects, strict=True):
             pieces += [X[..., last : category.start - first], columns]
@@ -134,7 +134,7 @@ class LevelEffects:
         return np.concatenate([*pieces, X[..., last:]], axis=-1)
 
     def place(self, columns: slice) -> slice:
-        """Where columns are among those with effects."""
+        """Positions of columns after effects are inserted."""
         start, stop = columns.start, columns.stop
         for category, table in zip(self.columns, self.tables, strict=True):
             change = table.shape[1] - (category.stop - category.start)
@@ -143,7 +143,7 @@ class LevelEffects:
         return slice(start, stop)
 
     def alike(self, columns: slice) -> NDArray[np.intp] | None:
-        """Group of every level of a category such that its levels have the same effects; None for other columns."""
+        """Group of every level of a category, with equal effects within groups; None for other columns."""
         if columns not in self.columns:
             return None
         table = self.tables[self.columns.index(columns)]
@@ -155,7 +155,7 @@ def _without_levels(
 ) -> tuple[Array, Array, Array]:
     """Residuals of a model without the levels, the information on a shift of them, and their scale.
 
-    The model has what the rows of a level have in common in other columns; that is then left in the residuals.
+    The model includes the level means of other columns, whose effect is thus removed from the residuals.
     """
     codes = [category.start for category, _ in coded]
     means = np.concatenate([np.arange(category.start + 1, category.stop) for category, _ in coded])
@@ -177,7 +177,7 @@ def _without_levels(
 
 
 def _scale_scores(standardised: Array, a: Ints) -> tuple[Array, float]:
-    """Relative errors of the squared residuals of each arm, as shifts of the log-scale, and the information on one."""
+    """Relative errors of the squared residuals of each arm, as shifts of the log-scale, and their information."""
     square = student_weight(standardised, EFFECT_SHAPE) * standardised**2
     for arm in (0, 1):
         square[a == arm] /= max(float(square[a == arm].mean()), 1e-12)
@@ -185,10 +185,10 @@ def _scale_scores(standardised: Array, a: Ints) -> tuple[Array, float]:
 
 
 def _grouped(table: Array, units: Array, counts: NDArray[np.intp]) -> Array:
-    """Effects of levels, at most 100 different ones.
+    """Effects of levels, reduced to at most 100 distinct ones.
 
-    Levels are close if they differ little, in units of their spread, in the effects that set the arms apart, and in
-    those on both arms as far as these matter to the likelihood, whose `units` they are measured in.
+    Levels are close if they differ little, in units of their spread, in the effects that distinguish the arms, and in
+    those common to both arms as far as these matter to the likelihood, in whose `units` they are measured.
     """
     if len(table) <= MAX_GROUPS:
         return table
@@ -205,7 +205,7 @@ def _grouped(table: Array, units: Array, counts: NDArray[np.intp]) -> Array:
 
 @dataclass(frozen=True)
 class Recast:
-    """How columns change on their way to the learners of a fold, learned from their training rows.
+    """Transformation of columns for the learners of a fold, learned from their training rows.
 
     Attributes
     ----------
@@ -219,7 +219,7 @@ class Recast:
     effects: LevelEffects = field(default_factory=LevelEffects)
 
     def __call__(self, X: Array, first: int = 0) -> Array:
-        """Rows, of any shape, whose last axis has all columns, or neighbouring ones from `first` on, changed."""
+        """Transform rows of any shape, whose last axis has all columns, or adjacent ones from `first` on."""
         return self.effects(self.filling(X, first), first)
 
     def place(self, columns: slice) -> slice:
@@ -234,7 +234,7 @@ SHARES_KEPT = (0.2, 0.5, 1.0)  # of all that are kept, after each round
 
 
 class SubsetLearner:
-    """A learner that is given some of the columns: the outcome is taken not to depend on the others.
+    """A learner on a subset of the columns: the outcome is assumed not to depend on the others.
 
     Parameters
     ----------
@@ -258,20 +258,20 @@ class SubsetLearner:
         return predict_arms(self.model, X[:, self.kept])
 
     def index(self, X: Array) -> Any:
-        """What the learner can reuse for every feature."""
+        """Values that the learner can reuse for every feature."""
         return index_of(self.model, X[:, self.kept])
 
     def without_rows(self) -> SubsetLearner:
-        """The same learner without arrays over its training rows."""
+        """The same learner without its training rows."""
         return SubsetLearner(without_rows(self.model), self.kept)
 
     def looks_at(self, columns: slice) -> bool:
-        """Whether any of some columns is kept."""
+        """Whether any of the columns is in the subset."""
         inside = self._inside(columns)
         return inside.stop > inside.start
 
     def _inside(self, columns: slice) -> slice:
-        """Positions of neighbouring columns among those that are kept."""
+        """Positions of adjacent columns within the subset."""
         start, stop = np.searchsorted(self.kept, (columns.start, columns.stop))
         return slice(int(start), int(stop))
 
@@ -287,16 +287,16 @@ class SubsetLearner:
 
 
 def is_screened(n_rows: int, n_columns: int) -> bool:
-    """Whether so many columns are screened."""
+    """Whether there are so many columns that they are screened."""
     return has_many_columns(n_rows, n_columns) or n_columns > MAX_ADDITIVE_COLUMNS
 
 
 def screened_columns(X: Array, a: Ints, y: Array, *, binary: bool, weights: Weights) -> Ints | None:
-    """The columns that a learner of these rows should be given; None where they are few enough for all.
+    """Columns to give to a learner of these rows; None if there are few enough to give all.
 
     Columns are ranked by score tests of lines and parabolas: for the location common to both arms, for its difference
-    between them and for the scale of each arm. Those high in any of the rankings are kept, a few in the first round.
-    The others are then tested on the residuals of an additive model of these, so that strong columns do not hide weak
+    between them and for the scale of each arm. Those ranked high by any of these are kept, a few in the first round.
+    The others are then tested on the residuals of an additive model of these, so that strong columns do not mask weak
     ones.
 
     Parameters
@@ -352,7 +352,7 @@ def _scores(X: Array, a: Ints, y: Array, binary: bool, weights: Weights) -> list
 def _lines_and_parabolas(X: Array) -> tuple[Array, Array]:
     """A line and a parabola of every column, of mean zero and uncorrelated.
 
-    Parabolas of indicators are lines, and are left at zero.
+    Parabolas of indicators are lines, and are set to zero.
     """
     lines = X - X.mean(axis=0)
     spread = lines.std(axis=0)
@@ -365,10 +365,10 @@ def _lines_and_parabolas(X: Array) -> tuple[Array, Array]:
 
 
 def _strength(columns: Array, scores: list[Array], rows: list[NDArray[np.intp]]) -> Array:
-    """How far each column goes with each kind of score, one row per kind.
+    """Strength of the association of each column with each kind of score, one row per kind.
 
-    The kinds are the location of both arms, the difference of the arms' locations and, where there are scores of it,
-    the scale of each arm.
+    The kinds are the location of both arms, the difference of the arms' locations and, if there are scores of it, the
+    scale of each arm.
     """
     control, treated = (_standardised_sums(columns[r], np.stack([score[r] for score in scores], axis=1)) for r in rows)
     kinds = [treated[:, 0] + control[:, 0], treated[:, 0] - control[:, 0]]

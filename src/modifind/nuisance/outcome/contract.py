@@ -1,4 +1,4 @@
-"""The contracts of outcome learners and of likelihoods, checked predictions of any learner, and the baseline."""
+"""Contracts of outcome learners and likelihoods, validated predictions, and the marginal baseline."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class OutcomeLearner(Protocol):
 
 
 class Likelihood(Protocol):
-    """How likely outcomes are at predicted locations and scales, by which models are compared.
+    """Likelihood of outcomes given predicted locations and scales, by which models are compared.
 
-    `statistics.families` has the families of outcomes, of which this is the part that models meet.
+    `statistics.families` has the families of outcomes, of which this is the part that models use.
 
     Attributes
     ----------
@@ -68,36 +68,36 @@ class Likelihood(Protocol):
     chances: ClassVar[bool] = False
 
     def fitted(self, y: Array, location: Array, scale: Array, weights: Weights | None = None) -> Likelihood:
-        """The same with the parameters that all rows share fitted, such as the dispersion of counts."""
+        """The same family with common parameters fitted, such as the dispersion of counts."""
 
     def as_number(self, y: Array) -> Array:
         """The outcome as a number whose mean varies with the columns and levels that matter."""
 
     @abstractmethod
     def log_density(self, y: Array, location: Array | float, scale: Array | float, shape: Array | float) -> Array:
-        """Log-density of every row; the scale and the shape are 1 and infinite where a family has none."""
+        """Log-density of every row; scale and shape are 1 and infinite if a family has none."""
 
     @abstractmethod
     def residual(self, y: Array, location: Array, scale: Array | float) -> Array:
-        """Outcome less location, in units of the scale."""
+        """Outcome minus location, in units of the scale."""
 
     def best_shape(self, residual: Array, weights: Weights | None = None) -> float:
         """The shape of maximum likelihood."""
 
     def origin(self, y: Array) -> tuple[float, float]:
-        """Centre and unit of outcomes, on which the weights of a stack must not depend."""
+        """Centre and unit of outcomes, to which the weights of a stack must be invariant."""
 
     @abstractmethod
     def marginal(self, y: Array, least_scale: float) -> tuple[float, float, float]:
-        """Location, scale and shape of outcomes that depend on no feature."""
+        """Location, scale and shape of the marginal distribution of outcomes."""
 
 
 class ScreenedLearner(BaseEstimator):
-    """Base of the learners of this package, which are given a subset of the columns where these are many."""
+    """Base class of this package's learners, which get a subset of the columns if there are many."""
 
 
 def predict_arms(model: OutcomeLearner, X: Array, *, chances: bool = False) -> tuple[Array, Array]:
-    """Checked location and scale of both arms; with `chances`, locations must be probabilities."""
+    """Validated location and scale of both arms; with `chances`, locations must be probabilities."""
     return _checked(model, "predict", model.predict(X), (X.shape[0], 2), chances)
 
 
@@ -116,22 +116,22 @@ def predict_along(
 
 
 def index_of(model: OutcomeLearner, X: Array) -> Any:
-    """What a learner can reuse for every feature; None where it has no `index`."""
+    """Values that a learner can reuse for every feature; None if it has no `index`."""
     return model.index(X) if hasattr(model, "index") else None
 
 
 def without_rows(model: Any) -> Any:
-    """A fitted learner without the arrays over training rows that other learners start from."""
+    """A fitted learner without the training rows from which other learners start."""
     return model.without_rows() if hasattr(model, "without_rows") else model
 
 
 def observed_arm(both: Array, a: Ints) -> Array:
-    """Of predictions for both arms, those for the arm that each row is in."""
+    """Of predictions for both arms, those for the observed arm of each row."""
     return both[np.arange(a.size), a]
 
 
 def looks_at(model: OutcomeLearner, columns: slice) -> bool:
-    """Whether a learner's predictions can depend on any of some columns."""
+    """Whether a learner's predictions can depend on any of the columns."""
     return bool(model.looks_at(columns)) if hasattr(model, "looks_at") else True
 
 

@@ -1,4 +1,4 @@
-"""Generalised additive models in two arms: binary outcomes, counts, ordered levels, and amounts that are often zero."""
+"""Generalised additive models in two arms: binary outcomes, counts, ordered levels, and amounts with zeros."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from modifind.nuisance.regression.terms import AdditiveTerms
 
 
 class AdditiveIndex(AdditiveArms):
-    """Base of learners of outcomes that depend on one index in each arm, a sum of smooth functions of single columns.
+    """Base class of learners with one index per arm, a sum of smooth functions of single columns.
 
     As in `AdditiveLearner`, there is a part common to both arms and a difference between them, every line and every
-    curve has its own penalty, and products of two columns enter where residuals call for them.
+    curve has its own penalty, and products of two columns are included if residuals suggest them.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class AdditiveIndex(AdditiveArms):
 
     @abstractmethod
     def _constant_index(self, y: Array, counts: Weights) -> float:
-        """Index of an arm whose outcome depends on no column."""
+        """Index of an arm whose outcome does not depend on any column."""
 
     @abstractmethod
     def _score_and_information(self, y: Array, index: Array) -> tuple[Array, Array]:
@@ -51,10 +51,10 @@ class AdditiveIndex(AdditiveArms):
 
     @abstractmethod
     def _location_and_scale(self, index: Array) -> tuple[Array, Array]:
-        """Predictions at values of the index."""
+        """Predictions at given values of the index."""
 
     def _fit_shared(self, y: Array, index: Array, counts: Weights) -> None:
-        """Fit the parameters beside the index, which both arms share."""
+        """Fit the further parameters, which both arms share."""
 
     def fit(self, X: Array, a: Ints, y: Array, sample_weight: Array | None = None) -> Self:
         """Iterated weighted least squares, with penalties updated by evidence on the way.
@@ -88,7 +88,7 @@ class AdditiveIndex(AdditiveArms):
         return self
 
     def _use(self, X: Array, rows: list[NDArray[np.intp]], terms: list[Array]) -> ArmLocations:
-        """Evaluate the terms of each arm's rows, and start with new penalties."""
+        """Evaluate the terms of each arm's rows, and reset the penalties."""
         terms.clear()  # they fill most of the memory: never twice
         terms += (self.terms_(X[r]) for r in rows)
         return ArmLocations(self.terms_.groups, np.flatnonzero(self.terms_.degree <= self.contrast_curves))
@@ -98,7 +98,7 @@ class AdditiveIndex(AdditiveArms):
 
 
 class AdditiveClassifier(AdditiveIndex):
-    """Probability of the outcome in each arm: a logistic function of smooth functions of single columns.
+    """Probability of the outcome in each arm: a logistic function of a sum of smooth functions of single columns.
 
     `AdditiveIndex` has the parameters.
 
@@ -123,7 +123,7 @@ class AdditiveClassifier(AdditiveIndex):
         return y - mean, mean * (1 - mean)
 
     def _location_and_scale(self, index: Array) -> tuple[Array, Array]:
-        """Probability, from its log-odds, and the standard deviation that follows from it."""
+        """Probability, from its log-odds, and the resulting standard deviation."""
         probability = expit(index)
         return probability, np.sqrt(probability * (1 - probability))
 
@@ -134,10 +134,10 @@ MAX_DISPERSION = 20.0
 
 
 class AdditiveCounts(AdditiveIndex):
-    """Mean count in each arm: the exponential of smooth functions of single columns.
+    """Mean count in each arm: the exponential of a sum of smooth functions of single columns.
 
-    `AdditiveIndex` has the parameters. The variance is that of a negative binomial variable,
-    ``mean + dispersion * mean ** 2``, with one dispersion for both arms.
+    `AdditiveIndex` has the parameters. The variance is that of a negative binomial variable, ``mean + dispersion * mean
+    ** 2``, with one dispersion for both arms.
 
     Attributes
     ----------
@@ -162,7 +162,7 @@ class AdditiveCounts(AdditiveIndex):
         return float(np.log(max(counts.mean(y), MIN_MEAN)))
 
     def _fit_shared(self, y: Array, index: Array, counts: Weights) -> None:
-        """Dispersion by the method of moments; the mean may exceed the largest count by a little."""
+        """Dispersion by the method of moments; the mean may slightly exceed the largest count."""
         mean = np.exp(index)
         excess = counts.mean((y - mean) ** 2 - mean)
         self.dispersion_ = float(np.clip(excess / counts.mean(mean**2), 0.0, MAX_DISPERSION))
@@ -174,20 +174,20 @@ class AdditiveCounts(AdditiveIndex):
         return (y - mean) / inflation, mean / inflation
 
     def _location_and_scale(self, index: Array) -> tuple[Array, Array]:
-        """Mean, from its logarithm, and the standard deviation that follows from it."""
+        """Mean, from its logarithm, and the resulting standard deviation."""
         mean = np.exp(index)
         return mean, np.sqrt(mean + self.dispersion_ * mean**2)
 
 
-BEYOND = 60.0  # beyond any threshold
+OUTER_THRESHOLD = 60.0  # beyond any threshold
 MIN_LEVEL_SHARE = 1e-6
 
 
 def fit_thresholds(levels: Array, index: Array, n_levels: int, counts: Weights | None = None) -> Array:
     """Thresholds c such that the mean over rows of ``expit(c_k - index)`` is the share of levels up to k.
 
-    Each is the intercept of greatest likelihood of a logistic model, the index being given; they rise with the level.
-    The last level has none.
+    Each is the maximum likelihood intercept of a logistic model with given index; they increase with the level. The
+    last level has none.
 
     Examples
     --------
@@ -198,14 +198,19 @@ def fit_thresholds(levels: Array, index: Array, n_levels: int, counts: Weights |
     for k in range(n_levels - 1):
         share = float(np.clip(counts.mean((levels <= k).astype(np.float64)), MIN_LEVEL_SHARE, 1 - MIN_LEVEL_SHARE))
         thresholds.append(
-            brentq(lambda c, share=share: counts.mean(expit(c - index)) - share, -BEYOND, BEYOND, xtol=1e-8)
+            brentq(
+                lambda c, share=share: counts.mean(expit(c - index)) - share,
+                -OUTER_THRESHOLD,
+                OUTER_THRESHOLD,
+                xtol=1e-8,
+            )
         )
     return np.array(thresholds)
 
 
 def cumulative_probabilities(levels: Array, index: Array, thresholds: Array) -> tuple[Array, Array]:
     """Probability of at most a row's level, and of a lower level."""
-    ends = np.concatenate(([-BEYOND], thresholds, [BEYOND]))
+    ends = np.concatenate(([-OUTER_THRESHOLD], thresholds, [OUTER_THRESHOLD]))
     codes = levels.astype(np.intp)
     return expit(ends[codes + 1] - index), expit(ends[codes] - index)
 
@@ -213,7 +218,7 @@ def cumulative_probabilities(levels: Array, index: Array, thresholds: Array) -> 
 def index_information(index: Array, thresholds: Array) -> Array:
     """Fisher information on the index."""
     total, below = np.zeros(np.shape(index)), np.zeros(np.shape(index))
-    for threshold in (*thresholds, BEYOND):
+    for threshold in (*thresholds, OUTER_THRESHOLD):
         above = expit(threshold - index)
         total += (above - below) * (above + below - 1.0) ** 2
         below = above
@@ -315,5 +320,5 @@ class AdditiveAmounts(ScreenedLearner):
         return chance, self._typical(logs)
 
     def _typical(self, logs: Array) -> Array:
-        """Amounts within the range of those in the training rows."""
+        """Typical amounts, limited to the range in the training rows."""
         return np.exp(np.clip(logs, *self.limits_))

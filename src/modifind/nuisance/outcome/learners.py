@@ -1,4 +1,4 @@
-"""Learners of the outcome by name or as users pass them: their own, or any scikit-learn regressor or classifier."""
+"""Outcome learners by name or as passed by the user: learners, or any scikit-learn regressor or classifier."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ N_SCALE_FOLDS = 5
 
 
 class RegressorLearner(BaseEstimator):
-    """One regressor per arm for the location, and the size of its held-out residuals for the scale.
+    """One regressor per arm for the location, with the scale from its held-out residuals.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class RegressorLearner(BaseEstimator):
 
     @property
     def stands_for(self) -> Any:
-        """The estimator of the user, which messages name."""
+        """The user's estimator, for messages."""
         return self.regressor
 
     def predict(self, X: Array) -> tuple[Array, Array]:
@@ -109,7 +109,7 @@ ADDITIVE: dict[str, Any] = {
 OTHERS: dict[str, dict[str, Callable[[str], OutcomeLearner]]] = {
     "numeric": {"boosting": lambda device: BoostingLearner(), "neural": lambda device: NeuralLearner(device=device)}
 }
-PREDICTED = ("numeric", "binary", "count")  # kinds of outcomes that one regressor or classifier is a model of
+SINGLE_MODEL_KINDS = ("numeric", "binary", "count")  # kinds of outcomes that one regressor or classifier is a model of
 
 
 def resolve_learners(learner: Any, kind: str, *, device: str = "cpu") -> dict[str, OutcomeLearner]:
@@ -138,11 +138,11 @@ def resolve_learners(learner: Any, kind: str, *, device: str = "cpu") -> dict[st
 
 
 def _users_learner(item: Any, kind: str, known: tuple[str, ...]) -> OutcomeLearner:
-    """The user's learner, or a learner made of a scikit-learn estimator; refused if it does not suit the outcome."""
+    """The user's learner, or one that wraps a scikit-learn estimator; refused if it does not suit the outcome."""
     check_part("learner", item, "fit", "predict")
     if not isinstance(item, BaseEstimator) or not (is_regressor(item) or is_classifier(item)):
         return item
-    if kind not in PREDICTED:
+    if kind not in SINGLE_MODEL_KINDS:
         raise ValueError(
             f"learner {type(item).__name__} predicts averages, which do not model an outcome of kind {kind!r}; "
             f"use {' or '.join(map(repr, known))}"

@@ -168,12 +168,12 @@ class NeuralLearner(ScreenedLearner):
         return location, scale
 
     def _inputs(self, X: Array) -> Float32:
-        """Columns centred, and a constant that carries the biases."""
+        """Centred columns, and a constant for the biases."""
         columns = (X - self.column_center_) / self.column_unit_
         return np.column_stack((columns, np.ones(X.shape[0]))).astype(np.float32)
 
     def _combine(self, entered: Float32) -> tuple[Array, Array]:
-        """Location and scale, shape (rows, 2) each, from what enters the networks, (members, rows, hidden + 4)."""
+        """Location and scale, shape (rows, 2) each, from the first-layer sums, (members, rows, hidden + 4)."""
         w = self.weights_
         n_hidden = w["second"].shape[-1]
         hidden = _silu(entered[..., :n_hidden])
@@ -188,7 +188,7 @@ class NeuralLearner(ScreenedLearner):
 
 
 class _Ensemble(Networks):
-    """The networks in training."""
+    """Networks during training."""
 
     start_counts = True
     max_gradient = MAX_GRADIENT
@@ -224,7 +224,7 @@ class _Ensemble(Networks):
         return np.concatenate([layers[name].ravel() for name in self.shapes]).astype(np.float32)
 
     def _initial(self) -> Float32:
-        """Random weights of one network; those of the outputs are zero, so that it starts from the constants."""
+        """Random weights of one network; output weights are zero, so that it starts from the constants."""
         hidden = self.settings.hidden
         layers = {name: np.zeros(shape) for name, shape in self.shapes.items()}
         for name in ("enter", "second"):
@@ -245,7 +245,7 @@ class _Ensemble(Networks):
         return -(NETWORK_SHAPE + 1) / 2 * torch.log1p(squared / NETWORK_SHAPE) - log_scale
 
     def batches(self, epoch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Every network's rows, in an order of its own."""
+        """Every network's rows, each in its own order."""
         n_batches = int(np.clip(round(self.training.shape[1] / self.settings.batch_size), 1, MAX_STEPS))
         shuffled = self._gather(self.rng.permuted(self.training, axis=1))
         return zip(*(tensor.tensor_split(n_batches, dim=1) for tensor in shuffled), strict=True)
@@ -255,7 +255,7 @@ class _Ensemble(Networks):
         return self._mean(self.log_likelihood(theta, *batch), batch[1])
 
     def held_out(self, theta: torch.Tensor) -> Array:
-        """Mean log-likelihood of each network over the rows held out from it."""
+        """Mean log-likelihood of each network over its held-out rows."""
         with self.torch.no_grad():
             values = self.log_likelihood(theta, *self.held).double()
             return self._mean(values, self.held[1], whole=True).cpu().numpy()
@@ -272,7 +272,7 @@ class _Ensemble(Networks):
 
 
 def _held_out(a: Ints, members: int, fraction: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Held-out and training rows of each network, one row of each array per network, with both arms in proportion."""
+    """Held-out and training rows of each network, one row of each array per network, stratified by arm."""
     n = a.size
     position = np.empty(n)
     for arm in (0, 1):
@@ -285,7 +285,7 @@ def _held_out(a: Ints, members: int, fraction: float, rng: np.random.Generator) 
 
 
 def _arm_constants(y: Array, a: Ints, counts: Weights) -> Array:
-    """Location and log-scale of each arm without features, shape (2, 2), by maximum likelihood."""
+    """Maximum likelihood location and log-scale of each arm without features, shape (2, 2)."""
     constants = np.zeros((2, 2))
     for arm in (0, 1):
         rows = a == arm if (a == arm).any() else np.ones(a.size, dtype=bool)

@@ -43,20 +43,20 @@ from modifind.nuisance.regression.penalised import convex_weights, random_rows
 MIN_STACK_WEIGHT = 0.1
 WEIGHT_STEP = 0.01
 N_CHECKED_ROWS = 20
-WORTHWHILE = 0.01  # gain in nats per row that makes up for the cost of networks
-WORTHWHILE_TOTAL = 100.0  # gain in nats of all rows that makes up for the cost of trees
+MIN_GAIN = 0.01  # gain in nats per row that makes up for the cost of networks
+MIN_TOTAL_GAIN = 100.0  # gain in nats of all rows that makes up for the cost of trees
 TRIAL_ROWS = 10_000  # from which the first fold alone decides what is not worth fitting to the others
 WEIGHED_ROWS = 50_000  # at most, which decide the weights
 MIN_SCALE_RATIO = 1e-3  # of the outcome's interquartile range
-COSTLY = ("boosting", "neural")
+COSTLY_LEARNERS = ("boosting", "neural")
 
 
 @dataclass(frozen=True)
 class StackedModel:
     """Weighted mean of several learners' locations and of the logarithms of their scales.
 
-    No scale is below `least_scale`: where the outcome of an arm is constant, rounding would decide otherwise. With
-    `chances`, locations must be probabilities. All learners see columns as the `recast` returns them.
+    No scale is below `least_scale`: if the outcome of an arm is constant, rounding would decide otherwise. With
+    `chances`, locations must be probabilities. All learners see columns as transformed by `recast`.
     """
 
     models: tuple[OutcomeLearner, ...]
@@ -71,16 +71,16 @@ class StackedModel:
         return self.combine([predict_arms(model, X, chances=self.chances) for model in self.models])
 
     def index(self, X: Array) -> tuple[Any, ...]:
-        """What each learner can reuse for every feature."""
+        """Values that each learner can reuse for every feature."""
         X = self.recast(X)
         return tuple(index_of(model, X) for model in self.models)
 
     def looks_at(self, columns: slice) -> bool:
-        """Whether the predictions of any learner can depend on any of some columns."""
+        """Whether the predictions of any learner can depend on any of the columns."""
         return any(looks_at(model, self.recast.place(columns)) for model in self.models)
 
     def alike(self, columns: slice) -> NDArray[np.intp] | None:
-        """Groups of levels of a category that no learner can tell apart; None where it can, and for other features."""
+        """Groups of levels that no learner can distinguish; None if one can, and for other features."""
         return self.recast.effects.alike(columns)
 
     def along(
@@ -92,7 +92,7 @@ class StackedModel:
         return self.combine([predict_along(model, *where, known, chances=self.chances) for model, known in pairs])
 
     def combine(self, predicted: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-        """The stack's location and scale from those of its learners."""
+        """Location and scale of the stack from those of its learners."""
         if len(predicted) == 1:
             return predicted[0][0], np.maximum(predicted[0][1], self.least_scale)
         location = sum(w * each[0] for w, each in zip(self.weights, predicted, strict=True))
@@ -102,7 +102,7 @@ class StackedModel:
 
 @dataclass(frozen=True)
 class CrossFit:
-    """A model per fold, fitted to the other folds, and its predictions of the rows of its own fold.
+    """One model per fold, fitted to the other folds, and its predictions for its own fold.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class CrossFit:
     log_scores: dict[str, float]
 
     def at(self, X: Array, folds: Ints) -> CrossFit:
-        """Predictions of other rows by the same models, each row by that of its fold."""
+        """Predictions for other rows by the same models, each row by that of its fold."""
         location, scale = np.empty((folds.size, 2)), np.empty((folds.size, 2))
         for fold, model in enumerate(self.models):
             rows = np.flatnonzero(folds == fold)
@@ -137,7 +137,7 @@ class CrossFit:
 
 @dataclass(frozen=True)
 class OutcomeRows:
-    """Rows that models of the outcome are cross-fitted to.
+    """Rows to which outcome models are cross-fitted.
 
     Attributes
     ----------
@@ -170,7 +170,7 @@ class OutcomeRows:
         return int(self.folds.max()) + 1
 
     def at(self, rows: Ints) -> OutcomeRows:
-        """Some of the rows."""
+        """A subset of the rows."""
         arrays = {name: getattr(self, name)[rows] for name in ("X", "a", "y", "folds", "weights")}
         return replace(self, **arrays)
 
@@ -180,17 +180,16 @@ def cross_fit(
 ) -> CrossFit:
     """Fit every candidate to the complement of every fold and stack them.
 
-    The weights of a fold's stack maximise the held-out log-likelihood of the other folds' rows. Trees and networks take
-    many times as long to follow along a feature as additive models. Trees join the stack where they raise its held-out
-    log-likelihood by more than 0.01 nats per row, or by more than 100 nats in all; what additive models miss decides
-    the level of tests that follow, whatever its share of the outcome. Networks join for 0.01 nats per row, and are
-    tried only where trees gained as much. In a table of many rows, what gains less than half of that in the first fold
-    is not fitted to the others.
+    The weights of a fold's stack maximise the held-out log-likelihood of the other folds' rows. Evaluating trees and
+    networks along a feature takes many times as long as evaluating additive models. Trees join the stack if they raise
+    its held-out log-likelihood by more than 0.01 nats per row, or by more than 100 nats in total; what additive models
+    miss determines the level of subsequent tests, however small its share of the outcome. Networks join for 0.01 nats
+    per row, and are tried only if trees gained as much. In a large table, a candidate that gains less than half of that
+    in the first fold is not fitted to the others.
 
-    Where columns are many, the learners of this package are given those that `screened_columns` chooses, anew for every
-    fold and without its rows. Other learners get all columns. Missing values are filled in by the mean of the rows
-    outside the fold. Learners see categories of many levels as effects that the levels have in the rows outside the
-    fold.
+    With many columns, the learners of this package get those chosen by `screened_columns`, separately for every fold
+    and without its rows. Other learners get all columns. Missing values are imputed by the mean of the rows outside the
+    fold. Learners see categories with many levels as the effects of the levels in the rows outside the fold.
     """
     fits = _Fits(candidates, rows, family, n_jobs)
     taken, best = _choose(fits)
@@ -212,13 +211,13 @@ def cross_fit(
 
 def _choose(fits: _Fits) -> tuple[list[str], _Stack]:
     """Fit the candidates that are worth their cost, and stack them."""
-    costly = [name for name in COSTLY if name in fits.candidates]
-    taken = [name for name in fits.candidates if name not in COSTLY]
+    costly = [name for name in COSTLY_LEARNERS if name in fits.candidates]
+    taken = [name for name in fits.candidates if name not in COSTLY_LEARNERS]
     trials = fits.rows.y.size >= TRIAL_ROWS
-    fits.fit(taken, beside=[name for name in costly if name == COSTLY[0] and trials])
+    fits.fit(taken, beside=[name for name in costly if name == COSTLY_LEARNERS[0] and trials])
     best = fits.stack(taken) if taken else _Stack(np.empty((0, 0)), -np.inf, [])
     for name in costly:
-        worthwhile = min(WORTHWHILE, WORTHWHILE_TOTAL / fits.rows.y.size) if name == COSTLY[0] else WORTHWHILE
+        worthwhile = min(MIN_GAIN, MIN_TOTAL_GAIN / fits.rows.y.size) if name == COSTLY_LEARNERS[0] else MIN_GAIN
         if taken and trials:
             fits.fit([name], folds=[0])
             before, after = (fits.stack_of_first_fold(names).log_score for names in (taken, [*taken, name]))
@@ -229,7 +228,7 @@ def _choose(fits: _Fits) -> tuple[list[str], _Stack]:
         gain = richer.log_score - best.log_score
         if gain >= worthwhile:
             taken, best = [*taken, name], richer
-        if gain < WORTHWHILE:
+        if gain < MIN_GAIN:
             break  # and what is costlier still is not tried
     return taken, best
 
@@ -245,7 +244,7 @@ class _Fit:
 
 @dataclass
 class _Fits:
-    """The candidates for a stack, and those fitted so far.
+    """The candidates for a stack, and which of them are fitted so far.
 
     Attributes
     ----------
@@ -265,7 +264,7 @@ class _Fits:
         self.starts: list[Any] = [None] * self.rows.n_folds
 
     def fit(self, names: list[str], folds: Iterable[int] | None = None, beside: Sequence[str] = ()) -> None:
-        """Fit candidates for all folds, or for some, unless that is done.
+        """Fit candidates for all or some folds, unless already fitted.
 
         Those `beside` them are fitted for the first fold alone, starting from its splines.
         """
@@ -309,7 +308,7 @@ class _Fits:
 
 @dataclass(frozen=True)
 class _Start:
-    """What the learners of one fold share.
+    """Preparation shared by the learners of one fold.
 
     Attributes
     ----------
@@ -330,7 +329,7 @@ class _Start:
 
     @classmethod
     def from_rows(cls, rows: OutcomeRows, family: Likelihood, *, screen: bool) -> _Start:
-        """Learn from the training rows; `screen` the columns only if a learner asks for it."""
+        """Learn from the training rows; `screen` the columns only if a learner requires it."""
         filling, number, binary = (
             Filling.from_rows(rows.X, rows.gaps),
             family.as_number(rows.y),
@@ -351,7 +350,7 @@ def _fit_fold(
     family: Likelihood,
     screen: bool,
 ) -> tuple[list[tuple[Any, Array, Array]], _Start]:
-    """Fit the candidates to the rows outside a fold and predict those inside; also what they share with later ones."""
+    """Fit the candidates outside a fold and predict inside it; also return what later candidates share."""
     training = rows.at(np.flatnonzero(rows.folds != fold))
     with one_thread():
         start = start or _Start.from_rows(training, family, screen=screen)
@@ -368,7 +367,7 @@ def _fit_fold(
 
 
 def _fitted(candidate: Any, start: _Start, X: Array, rows: OutcomeRows) -> Any:
-    """A copy of a learner, fitted; those of this package see the kept columns, and trees start from the splines."""
+    """A fitted copy of a learner; this package's learners see the kept columns, and trees start from the splines."""
     model, arguments = clone(candidate, safe=False), rows.weights.argument()
     if isinstance(model, BoostingLearner) and model.base is None:
         arguments["fitted_base"] = start.base
@@ -436,6 +435,6 @@ def _best_weights(
 
 
 def describe(weights: dict[str, float]) -> str:
-    """The stack in words, largest weight first."""
+    """Description of the stack, largest weight first."""
     ordered: Sequence[tuple[str, float]] = sorted(weights.items(), key=lambda item: -item[1])
     return ", ".join(f"{name} {weight:.2f}" for name, weight in ordered if weight > 0)

@@ -1,1 +1,1 @@
-"""Propensity scores: models of who was treated."""
+"""Propensity scores: models of treatment assignment."""

@@ -1,7 +1,8 @@
-"""Whether propensity scores fit: what structure the arms less the scores have left.
+"""Fit of propensity scores: tests for structure in treatment minus scores.
 
-Where scores miss structure that models of the outcome miss as well, differences between rows look like an effect of the
-treatment. So the check looks for more than the learners do, and also where residuals of the outcome lead.
+If scores miss structure that outcome models miss as well, differences between rows look like an effect of the
+treatment. So this check searches for more than the learners do, in particular where residuals of the outcome have
+structure.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ MAX_RESIDUAL = 4.0  # robust standard deviations of the outcome
 
 @dataclass(frozen=True)
 class ScoreCheck:
-    """Rows, and their scores, that are looked at.
+    """The rows, and their scores, to check.
 
     Attributes
     ----------
@@ -69,10 +70,10 @@ class ScoreCheck:
 
     @classmethod
     def of(cls, table: FeatureTable, treatment: Ints, scores: Array, weights: Weights) -> ScoreCheck:
-        """Take at most 50,000 rows, and off their residuals what scores were fitted to: lines and levels.
+        """Take at most 50,000 rows, and project out of their residuals the lines and levels of the scores.
 
-        What is left is the score of a model that was fitted to these very rows, as far as lines and levels go. So
-        errors of the models' coefficients, and shares of levels that were balanced, are not mistaken for misfit.
+        The result is the score of a model fitted to these very rows, as far as lines and levels go. So errors of the
+        models' coefficients, and treated shares of levels that were balanced, are not mistaken for misfit.
         """
         rows = random_rows(treatment.size, CHECKED_ROWS)
         chance = np.clip(scores[rows], EDGE, 1.0 - EDGE)
@@ -87,7 +88,7 @@ class ScoreCheck:
         return cls(columns, places, given * residual, given**2 * variance, rows, log_odds, index, bool(codes))
 
     def trace(self) -> Trace:
-        """The clearest structure along features, combinations of them and the scores themselves."""
+        """The most significant structure along features, combinations of them and the scores themselves."""
         order = Association(self.columns).order(self.residual[:, None])
         leftover = Leftover(self.columns, order)
         kinds = [leftover.clearest(self.residual, self.variance), leftover.nearby(self.residual, self.variance)]
@@ -95,25 +96,25 @@ class ScoreCheck:
         return self._named(Trace.clearest(kinds))
 
     def beside_outcome(self, residual: Array, guides: Array) -> Trace:
-        """Structure where residuals of the outcome have some, too, and along bins of what models say of it."""
+        """Structure where outcome residuals also have some, and along bins of the outcome models' predictions."""
         return self._named(Trace.clearest([self.along_outcome(residual[self.rows]), self.along(guides[self.rows])]))
 
     def along(self, guides: Array) -> Trace:
-        """Along bins of functions of the features, shape (n, k), that may not rest on levels' shares of the arms."""
+        """Structure along bins of functions of the features, shape (n, k), without levels' treated shares."""
         if self.has_levels:
             return Trace(1.0)
         return replace(along_bins(guides, self.residual, self.variance), columns=())
 
     def along_scores(self) -> Trace:
-        """Whether scores are drawn in too much; held-out scores that vary too much do so by chance alone."""
+        """Whether scores vary too little; held-out scores that vary too much do so by chance alone."""
         beyond = self.log_odds - self.index
         return Trace(1.0) if self.has_levels else self._toward(beyond - beyond.mean(), set(), rising=True)
 
     def along_outcome(self, target: Array) -> Trace:
-        """Whether arms less scores follow what residuals of the outcome are in other rows nearby.
+        """Whether treatment residuals follow outcome residuals of nearby rows.
 
-        Near are rows that are alike in the columns along which those residuals have clear structure; where they have
-        none, rows that trees put together.
+        Nearby rows are similar in the columns along which outcome residuals have clear structure; without any, rows in
+        the same leaves of trees.
         """
         centred = target - target.mean()
         kinds = Leftover(self.columns).traces(centred, centred**2)
@@ -124,7 +125,7 @@ class ScoreCheck:
         return Trace.clearest([self._toward(direction - direction.mean(), named) for direction, named in nearby])
 
     def along_trees(self, target: Array, *, rising: bool = False) -> Trace:
-        """Whether they follow what trees say of a target that were grown on the other half of the rows."""
+        """Whether treatment residuals follow predictions of a target by trees grown on the other half of the rows."""
         halves = np.random.default_rng(0).permutation(target.size) % 2
         direction, importance = np.zeros(target.size), np.zeros(self.columns.shape[1])
         for half in (0, 1) if importance.size else ():
@@ -136,7 +137,7 @@ class ScoreCheck:
         return self._toward(direction, set(np.argsort(-importance)[:MAX_NAMED].tolist()), rising=rising)
 
     def _toward(self, direction: Array, named: set[int], *, rising: bool = False) -> Trace:
-        """Whether the residuals go along with one function of the features, or only whether they rise with it."""
+        """Whether treatment residuals follow a function of the features, or only whether they rise with it."""
         total, spread = direction @ self.residual, direction**2 @ self.variance
         if rising and total <= 0:
             return Trace(1.0)
@@ -155,7 +156,7 @@ def _grown(columns: Array, target: Array) -> ExtraTreesRegressor:
 
 @dataclass(frozen=True)
 class LineFit:
-    """Lines in columns that weighted least squares are fitted by; above 300, in those most related to the residuals."""
+    """Weighted least squares on columns; above 300, on those most related to the residuals."""
 
     terms: Array
     weights: Array
@@ -172,11 +173,11 @@ class LineFit:
         return cls(terms, weights, gram)
 
     def projected(self, target: Array) -> Array:
-        """The part of a target that is a line."""
+        """Linear projection of a target on the columns."""
         return self.terms @ np.linalg.solve(self.gram, self.terms.T @ (self.weights * target))
 
     def refitted(self, residual: Array, variance: Array, given: Array, codes: Sequence[Ints]) -> Array:
-        """Residuals of arms after one step of a refit of the log-odds to lines and levels."""
+        """Treatment residuals after one step of refitting the log-odds to lines and levels."""
         for _ in range(N_ROUNDS if codes else 1):
             residual = residual - variance * self.projected(residual / variance)
             for levels in codes:
@@ -186,12 +187,12 @@ class LineFit:
 
 
 def outcome_residual(y: Array, common: Array) -> Array:
-    """Outcomes less the mean of both arms' predictions, with extreme ones drawn in."""
+    """Outcomes minus the mean of both arms' predictions, winsorised."""
     residual = y - common
     spread = np.median(np.abs(residual - np.median(residual))) / 0.6745 or residual.std()
     return np.clip(residual, -MAX_RESIDUAL * spread, MAX_RESIDUAL * spread)
 
 
 def common_location(location: Array, scores: Array) -> Array:
-    """Prediction for a row whichever arm it is in: the mean of both arms, weighted by their chances."""
+    """Prediction for a row whatever its arm: the mean of both arms weighted by their probabilities."""
     return (1.0 - scores) * location[:, 0] + scores * location[:, 1]

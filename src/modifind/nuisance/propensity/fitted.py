@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 class ScoreProfile:
     """Logit scores of all rows along one feature: ``offset + slope * x``, or a table over categories or grid values.
 
-    Where the feature may be missing, `missing` has the logit scores of the rows without it.
+    If the feature may be missing, `missing` has the logit scores of rows without it.
     """
 
     clip: tuple[float, float]
@@ -55,7 +55,7 @@ class ScoreProfile:
         return np.clip(expit(index), *self.clip)
 
     def index(self, x: Any, xp: Any, rows: Any, whole: Callable[[Any], Any]) -> Any:
-        """Logit scores, by numpy or by torch, whose own arrays all are; `whole` makes indices of codes."""
+        """Logit scores, in numpy or torch, depending on the arrays; `whole` converts codes to indices."""
         table, grid = self.table, self.grid
         if table is None:
             index = self.offset if self.slope is None else self.offset + self.slope * x
@@ -100,7 +100,7 @@ class DeviceProfile(OnDevice):
 
 
 class FixedScores:
-    """Scores that do not follow the feature, on a torch device."""
+    """Scores that do not depend on the feature, on a torch device."""
 
     def __init__(self, scores: Array, device: str) -> None:
         torch, torch_device = open_device(device, USER)
@@ -115,7 +115,7 @@ class FixedScores:
 def network_scores(
     models: tuple[Any, ...], folds: Ints, design: Array, moved: slice, encoded: Array, device: str
 ) -> Array:
-    """Scores of all rows, shape (n, g), when some columns of the design take each of g encoded values.
+    """Scores of all rows, shape (n, g), when some design columns take each of g encoded values.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def predict_scores(models: Sequence[Any], folds: Ints, design: Array) -> Array:
 
 @dataclass(frozen=True)
 class FittedPropensity:
-    """Scores of the rows, and of the rows with one feature changed.
+    """Scores of the rows, which can be re-evaluated with one feature changed.
 
     Attributes
     ----------
@@ -213,7 +213,7 @@ class FittedPropensity:
         known: Array | None = None,
         weights: Weights | None = None,
     ) -> FittedPropensity:
-        """Score other rows by the same models.
+        """Scores of other rows by the same models.
 
         Parameters
         ----------
@@ -235,18 +235,18 @@ class FittedPropensity:
 
     @property
     def misfit_p(self) -> float:
-        """P-value of no structure in arms less scores; NaN where it was not looked at."""
+        """P-value of no structure in treatment minus scores; NaN if not tested."""
         return np.nan if self.misfit is None else self.misfit.p_value
 
     @property
     def misfit_features(self) -> list[str]:
-        """Features along which arms less scores have the clearest structure."""
+        """Features along which treatment minus scores has the clearest structure."""
         columns = () if self.misfit is None else self.misfit.columns
         encoding = zip(self.table.names, self.table.encoding, strict=True)
         return [name for name, at in encoding if any(at.start <= j < at.stop for j in columns)]
 
     def checked_beside(self, residual: Array, guides: Array) -> FittedPropensity:
-        """These scores, checked also where residuals of the outcome have structure, and along its predictions."""
+        """These scores, also checked where residuals of the outcome have structure, and along its predictions."""
         if self.misfit is None:
             return self
         along = ScoreCheck.of(self.table, self.treatment, self.raw, self.weights).beside_outcome(residual, guides)
@@ -254,11 +254,11 @@ class FittedPropensity:
 
     @property
     def n_clipped(self) -> int:
-        """Number of rows whose score was moved."""
+        """Number of rows whose score was clipped."""
         return int((self.scores != self.raw).sum())
 
     def along(self, rows: Ints, columns: slice, encoded: Array) -> Array:
-        """Scores of some rows, shape (rows, g), when columns of the design take g encoded values, (rows, g, width)."""
+        """Scores of some rows, shape (rows, g), when design columns take g encoded values, (rows, g, width)."""
         if not self.models:
             return np.repeat(self.scores[rows][:, None], encoded.shape[1], axis=1)
         assert self.folds is not None
@@ -281,7 +281,7 @@ class FittedPropensity:
         return np.clip(expit(scores, out=scores), *self.clip, out=scores)
 
     def profile_values(self, feature: int) -> Array | None:
-        """Values of a feature that its profile is a table of; None where the profile is a closed form."""
+        """Values at which a feature's profile is tabulated; None if it has a closed form."""
         if not self.models or all(is_linear(model) for model in self.models):
             return None
         levels = self.table.n_levels(feature)
@@ -290,9 +290,9 @@ class FittedPropensity:
         return _grid(self.table.values[self.table.observed(feature), feature])
 
     def profile(self, feature: int, device: str = "cpu", values: Array | None = None) -> ScoreProfile:
-        """Scores as a function of one feature, the others staying as they are; networks are evaluated on `device`.
+        """Scores as a function of one feature with the others fixed; networks are evaluated on `device`.
 
-        `values` are those of a table whose rows these are some of, see `profile_values`.
+        If these rows are some of a table, pass `values` for the whole table, see `profile_values`.
         """
         if not self.models:
             return ScoreProfile(self.clip, logit(self.scores))
@@ -308,7 +308,7 @@ class FittedPropensity:
         return ScoreProfile(self.clip, np.empty(0), table=table[:, : grid.size], grid=shown, missing=missing)
 
     def _linear_profile(self, feature: int) -> ScoreProfile:
-        """Profile in closed form, where log-odds are sums over columns."""
+        """Profile in closed form, if log-odds are sums over columns."""
         columns, values = self.table.encoding[feature], self.table.values[:, feature]
         if feature in self.table.level_columns:
             added = linear_tables(self.models, columns, self.table.level_columns[feature])[self.folds]
@@ -337,7 +337,7 @@ class FittedPropensity:
 
 
 def _grid(column: Array) -> Array:
-    """Values of a feature that follow its distribution and reach half its spread beyond the data."""
+    """Values spaced like a feature's distribution, extending half its spread beyond the data."""
     inner = np.quantile(column, np.linspace(0, 1, N_GRID - 2))
     margin = column.std() / 2
     return np.unique(np.concatenate(([inner[0] - margin], inner, [inner[-1] + margin])))

@@ -1,8 +1,8 @@
-"""Models of the treatment: known scores as a function of the features, networks, trees, mixtures, and levels.
+"""Treatment models: known scores as a function of the features, networks, trees, mixtures, and levels.
 
-Of categories of many levels classifiers see shrunken log-odds. What shrinking leaves open would be confounding wherever
-a level is good for the outcome and treated often, since models of the outcome shrink too: both would err in the same
-levels, and alike. So scores are shifted in the end until in every level as many rows are treated as the scores say.
+Classifiers see categories with many levels as shrunken log-odds. The unadjusted remainder would confound if a level is
+good for the outcome and often treated, since outcome models shrink too: both would err in the same levels, in the same
+direction. So scores are finally shifted until the expected number of treated rows matches in every level.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sklearn.neural_network import MLPClassifier
 from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
 from modifind.nuisance.regression.levels import Coded, LevelSums, LevelTables, level_folds
-from modifind.nuisance.regression.smooth import predict_probabilities, terms_called_for
+from modifind.nuisance.regression.smooth import predict_probabilities, suggested_terms
 
 EDGE = 1e-6
 TREE_SIGN = 0.01  # p-value at which trees are given a column, over the number of columns
@@ -38,7 +38,7 @@ class KnownScores(BaseEstimator):
     """
 
     def fit(self, X: Array, scores: Array, sample_weight: Array | None = None, coded: Coded = ()) -> KnownScores:
-        """Learn the assignment rule from its own scores; of `coded` categories the mean of every level."""
+        """Learn the assignment rule from its scores; for `coded` categories the mean of every level."""
         target, weights = logit(scores), Weights.of(sample_weight, scores.size)
         means = []
         for columns, n_levels in coded:
@@ -68,11 +68,11 @@ class KnownScores(BaseEstimator):
         index = self.linear_.predict(X)
         if self.trees_ is not None:
             index = index + self.trees_.predict(X)
-        return both_chances(index)
+        return both_probabilities(index)
 
 
 class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):
-    """Feed-forward network that stops at its best held-out log-loss.
+    """Feed-forward network that stops at the best held-out log-loss.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Array, y: Ints, sample_weight: Array | None = None) -> EarlyStoppedMLP:
-        """Train on four fifths of the rows, watch the rest, keep the best weights."""
+        """Train on four fifths of the rows, monitor the rest, keep the best weights."""
         weights = Weights.of(sample_weight, len(y))
         self.classes_ = np.unique(y)
         rng = np.random.default_rng(self.random_state)
@@ -150,7 +150,7 @@ class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):
 
 
 class StackedScores(ClassifierMixin, BaseEstimator):
-    """A mean of the log-odds of several classifiers.
+    """Weighted mean of the log-odds of several classifiers.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ class StackedScores(ClassifierMixin, BaseEstimator):
         """Both class probabilities."""
         members = zip(self.weights, self.fitted_, strict=True)
         total = np.sum([weight * log_odds(member.predict_proba(X)) for weight, member in members], axis=0)
-        return both_chances(total)
+        return both_probabilities(total)
 
     def log_odds_along(self, X: Array, columns: slice, points: Array) -> Array:
         """Log-odds, shape (n, g), when some columns take the values `points`, (n, g, width)."""
@@ -183,10 +183,10 @@ class StackedScores(ClassifierMixin, BaseEstimator):
         return np.sum([weight * log_odds_along(member, X, columns, points) for weight, member in members], axis=0)
 
 
-class CalledTrees(ClassifierMixin, BaseEstimator):
-    """Boosted trees on the columns that the residuals of a logistic regression follow, alone or in a product.
+class ScreenedTrees(ClassifierMixin, BaseEstimator):
+    """Boosted trees on the columns that residuals of a logistic regression depend on, alone or in a product.
 
-    Trees that look for the product of two steps among many columns begin with splits by chance.
+    Trees that search for the product of two steps among many columns make their first splits by chance.
 
     Parameters
     ----------
@@ -204,12 +204,12 @@ class CalledTrees(ClassifierMixin, BaseEstimator):
         self.rounds = rounds
         self.leaves = leaves
 
-    def fit(self, X: Array, y: Ints, sample_weight: Array | None = None) -> CalledTrees:
-        """Fit lines, look at the residuals, and grow trees."""
+    def fit(self, X: Array, y: Ints, sample_weight: Array | None = None) -> ScreenedTrees:
+        """Fit a linear model, screen columns by its residuals, and grow trees."""
         self.classes_ = np.unique(y)
         lines = LogisticRegression(C=self.C, max_iter=1000).fit(X, y, sample_weight)
         residual = y - lines.predict_proba(X)[:, 1]
-        terms = terms_called_for(X, [residual], Weights.of(sample_weight, y.size), sign=TREE_SIGN / X.shape[1])
+        terms = suggested_terms(X, [residual], Weights.of(sample_weight, y.size), sign=TREE_SIGN / X.shape[1])
         called = {k for k, basis in enumerate(terms.bases) if basis.width > 1}
         called |= {factor % X.shape[1] for pair in terms.pairs for factor in pair} | set(self.columns)
         self.columns_ = np.array(sorted(called) or range(X.shape[1]), dtype=np.int64)
@@ -239,12 +239,12 @@ class CalledTrees(ClassifierMixin, BaseEstimator):
 
 
 def log_odds(chances: Array) -> Array:
-    """Log-odds of the second class, with chances kept off 0 and 1."""
+    """Log-odds of the second class, with probabilities bounded away from 0 and 1."""
     return logit(np.clip(chances[:, 1], EDGE, 1.0 - EDGE))
 
 
-def both_chances(log_odds: Array) -> Array:
-    """Chances of both classes, shape (n, 2)."""
+def both_probabilities(log_odds: Array) -> Array:
+    """Probabilities of both classes, shape (n, 2)."""
     treated = expit(log_odds)
     return np.stack((1.0 - treated, treated), axis=1)
 
@@ -276,9 +276,9 @@ MIN_CHANCE = 1e-4  # how near to 0 or 1 a score may come on the way
 
 
 def level_odds(coded: Coded, X: Array, treatment: Ints, weights: Weights) -> tuple[LevelTables, Array]:
-    """Log-odds that levels add, from rows; also the columns of these rows, each with what the others of its level show.
+    """Log-odds contributed by levels, and these rows' columns, each estimated from the other rows of its level.
 
-    They stand in the place of codes.
+    They replace the codes.
     """
     if not coded:
         return LevelTables(), X
@@ -308,7 +308,7 @@ def level_odds(coded: Coded, X: Array, treatment: Ints, weights: Weights) -> tup
 
 @dataclass(frozen=True)
 class LevelClassifier:
-    """A fitted classifier that is given log-odds of levels in the place of their codes.
+    """A fitted classifier that sees log-odds of levels in place of their codes.
 
     Attributes
     ----------
@@ -327,7 +327,7 @@ class LevelClassifier:
     def predict_proba(self, X: Array) -> Array:
         """Class probabilities of rows."""
         chances = predict_probabilities(self.model, self.odds(X))
-        return both_chances(logit(np.clip(chances[:, 1], LEVEL_EDGE, 1 - LEVEL_EDGE)) + self.shifts.total(X))
+        return both_probabilities(logit(np.clip(chances[:, 1], LEVEL_EDGE, 1 - LEVEL_EDGE)) + self.shifts.total(X))
 
     def log_odds_along(self, X: Array, columns: slice, points: Array) -> Array:
         """Log-odds, shape (n, g), when some columns take the values `points`, (n, g, width)."""
@@ -337,7 +337,7 @@ class LevelClassifier:
 
 
 def fit_classifier(template: Any, X: Array, treatment: Ints, weights: Weights, coded: Coded) -> Any:
-    """Fit an unfitted classifier to rows with or without columns of codes."""
+    """Fit a classifier to rows with or without columns of codes."""
     if not coded:
         return template.fit(X, treatment, **weights.argument())
     odds, columns = level_odds(coded, X, treatment, weights)
@@ -354,10 +354,10 @@ def balanced(
     coded: Coded,
     unpooled: tuple[Array, ...] = (),
 ) -> tuple[list[Any], Array]:
-    """Classifiers and scores, shifted until in every level as many rows are treated as the scores say.
+    """Shift classifiers and scores until the expected number of treated rows matches in every level.
 
-    Rare levels that were pooled are levels of their own here: `unpooled` has their codes, and the rows keep this part
-    of their shift whatever level they are given. A weak prior keeps shifts finite where a level lacks an arm.
+    Pooled rare levels count as levels of their own here: `unpooled` has their codes, and the rows keep this part of
+    their shift whatever level they are given. A weak prior keeps shifts finite if a level lacks an arm.
     """
     if not coded:
         return list(models), scores

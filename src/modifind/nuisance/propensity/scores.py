@@ -1,4 +1,4 @@
-"""Propensity scores, cross-fitted or known: which model of the treatment, and how comparable it says the arms are."""
+"""Propensity scores, cross-fitted or known: choice of the treatment model, and overlap of the arms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.utils.validation import has_fit_parameter
 
 from modifind._typing import Array, Ints
-from modifind.data.balance import count_by_arm, without_counterpart
+from modifind.data.balance import count_by_arm, rows_without_counterpart
 from modifind.data.clusters import Clusters, cluster_folds, treated_as_one
 from modifind.data.containers import is_known
 from modifind.data.features import FeatureTable
@@ -27,9 +27,9 @@ from modifind.nuisance.propensity.fit_check import ScoreCheck
 from modifind.nuisance.propensity.fitted import FittedPropensity, predict_scores
 from modifind.nuisance.propensity.models import (
     EDGE,
-    CalledTrees,
     EarlyStoppedMLP,
     KnownScores,
+    ScreenedTrees,
     StackedScores,
     balanced,
     fit_classifier,
@@ -49,12 +49,12 @@ NEGLIGIBLE = 0.05
 
 
 def described(model: Any) -> str:
-    """A model in words."""
+    """Description of a model."""
     if isinstance(model, StackedScores):
         members = zip(model.members, model.weights, strict=True)
         names = ", ".join(f"{described(member)} ({weight:.2f})" for member, weight in members)
         return f"mean log-odds of {names}" if len(model.members) > 1 else described(model.members[0])
-    if isinstance(model, CalledTrees):
+    if isinstance(model, ScreenedTrees):
         return "boosted trees"
     kind = "splines and products" if isinstance(model, SmoothClassifier) else "logistic regression"
     screened = " on the columns most associated with the treatment" * isinstance(model, ScreenedLogistic)
@@ -62,7 +62,7 @@ def described(model: Any) -> str:
 
 
 def held_out_scores(model: Any, design: Array, treatment: Ints, folds: Ints, weights: Weights) -> Array:
-    """Scores of every row by a model of the other folds."""
+    """Scores of every row by a model fitted to the other folds."""
     scores = np.empty(treatment.size)
     for fold in np.unique(folds):
         out = folds == fold
@@ -72,7 +72,7 @@ def held_out_scores(model: Any, design: Array, treatment: Ints, folds: Ints, wei
 
 
 def arm_folds(treatment: Ints, n_folds: int, seed: int, clusters: Clusters | None = None) -> Ints:
-    """Fold of each row; every fold holds both arms, also where this makes fewer, and rows of a cluster share one."""
+    """Fold of each row; every fold holds both arms, with fewer folds if necessary, and clusters stay whole."""
     clusters = Clusters.of(clusters, treatment.size)
     if not clusters.of_rows and n_folds > 1:
         return cluster_folds(treatment, clusters.codes, n_folds, seed)
@@ -87,16 +87,16 @@ def arm_folds(treatment: Ints, n_folds: int, seed: int, clusters: Clusters | Non
 def chosen_model(
     design: Array, treatment: Ints, seed: int, weights: Weights, clusters: Clusters, encoded: Sequence[int] = ()
 ) -> Any:
-    """The model of least held-out log-loss, not fitted yet.
+    """The unfitted model with the least held-out log-loss.
 
-    Logistic regression on lines comes first. Where its held-out residuals follow bins or products of columns, products
-    of three or grids of two, splines and products are tried, and trees. The candidates are mixed on the scale of
-    log-odds as held-out rows have it. The mixture is taken where it is better than lines alone by more than one
-    standard error. Where whole clusters were treated, lines are all that is tried: rows are too few for more, however
-    many. Columns that are `encoded` by the treatment of other rows have no part in grids and products of three.
+    Logistic regression on lines comes first. If its held-out residuals depend on bins or products of columns, products
+    of three or grids of two, splines and products are tried, and trees. The candidates are mixed on the log-odds scale
+    with weights from held-out rows. The mixture is chosen if it is better than lines alone by more than one standard
+    error. If whole clusters were treated, only lines are tried: there are too few independent units for more. Columns
+    `encoded` by the treatment of other rows are not used in grids and products of three.
 
-    A penalty is a normal prior with variance C of every coefficient. The best C tells how large the coefficients are,
-    whatever the number of rows: it is chosen on at most 20,000 of them and used on all as it is.
+    A penalty is a normal prior with variance C of every coefficient. The best C reflects the size of the coefficients,
+    not the number of rows: it is chosen on at most 20,000 of them and used on all unchanged.
     """
     if treatment.size > CHOICE_ROWS:
         drawn = np.random.default_rng(seed).permutation(treatment.size)
@@ -130,7 +130,7 @@ def chosen_model(
     if not strays and not called:
         return lines
     smooth, by_smooth = best(SmoothClassifier, SMOOTH_STRENGTHS)
-    trees = [CalledTrees(lines.C, called, *size) for size in TREES[: 1 + bool(called)]]
+    trees = [ScreenedTrees(lines.C, called, *size) for size in TREES[: 1 + bool(called)]]
     candidates = [lines, smooth, *trees]
     predicted = np.stack((chances, by_smooth, *map(held_out, trees)))
     index = logit(np.clip(predicted, EDGE, 1.0 - EDGE))
@@ -144,7 +144,7 @@ def chosen_model(
 
 
 def _crossed(design: Array, residual: Array, variance: Array, encoded: Sequence[int]) -> tuple[int, ...]:
-    """Columns whose grid, or product of three, residuals follow."""
+    """Columns whose grid, or product of three, the residuals depend on."""
     leftover = Leftover(design, np.setdiff1d(np.arange(design.shape[1]), np.asarray(encoded, dtype=np.int64)))
     trace = Trace.clearest([leftover.triple(residual, variance), leftover.grid(residual, variance)])
     return trace.columns if trace.p_value < MISFIT_LEVEL else ()
@@ -201,8 +201,8 @@ class PropensityModel(BaseEstimator):
         """Score every row; the result can re-score rows with one feature changed.
 
         Folds are drawn unless `folds` gives the fold of each row. With `weights`, one number per row of mean 1, scores
-        are those of the population that the weighted rows stand for. Rows of one of `clusters` stay in one fold, also
-        where the penalty is chosen. `unpooled` are codes of categories of many levels before rare ones were pooled.
+        are those of the population that the weighted rows represent. Rows of one of `clusters` stay in one fold, also
+        when the penalty is chosen. `unpooled` are codes of categories with many levels before rare ones were pooled.
         """
         self.check()
         weights, clusters = Weights.of(weights, treatment.size), Clusters.of(clusters, treatment.size)
@@ -243,7 +243,7 @@ class PropensityModel(BaseEstimator):
         )
 
     def check(self, n_rows: int | None = None) -> None:
-        """Refuse settings that have no meaning, and known scores that are none for so many rows."""
+        """Refuse invalid settings, and known scores that are invalid for this number of rows."""
         low, high = self.clip
         if not 0 < low < high < 1:
             raise ValueError(f"clip must be two numbers with 0 < low < high < 1, not {self.clip!r}")
@@ -266,8 +266,8 @@ class PropensityModel(BaseEstimator):
             raise ValueError(f"propensity classifier {type(model).__name__} has no predict_proba")
         if not weights.uniform and not has_fit_parameter(model, "sample_weight"):
             raise ValueError(
-                f"propensity classifier {type(model).__name__} takes no sample_weight in fit, which weighted rows "
-                "need; use another classifier or propensity='auto'"
+                f"propensity classifier {type(model).__name__} does not support sample_weight in fit, which weighted "
+                "rows need; use another classifier or propensity='auto'"
             )
         return model
 
@@ -314,12 +314,12 @@ def _read_scores(value: ArrayLike, n_rows: int) -> Array:
 
 
 def resolve_propensity(propensity: Any) -> PropensityModel:
-    """A `PropensityModel` from what the user passed."""
+    """Make a `PropensityModel` from what the user passed."""
     return propensity if isinstance(propensity, PropensityModel) else PropensityModel(propensity)
 
 
 def seeded_clone(model: Any, seed: int) -> Any:
-    """A fresh copy of a learner, seeded where the user left its seed open."""
+    """A fresh copy of a learner, seeded unless the user has set a seed."""
     model = clone(model)
     unseeded = (name for name, value in model.get_params().items() if value is None)
     return model.set_params(**{name: seed for name in unseeded if name.split("__")[-1] == "random_state"})
@@ -332,13 +332,13 @@ LOGIT_EDGES = np.arange(-7.0, 7.01, 0.5)  # where arms are looked for side by si
 
 @dataclass(frozen=True)
 class OverlapSums:
-    """How comparable the arms are, as sums over rows; two-entry arrays are control, treated.
+    """Overlap of the arms, as sums over rows; arrays with two entries are control, treated.
 
-    `largest` is the largest weight of each arm, the only entry that is no sum. `histogram` has the weights of the rows,
-    without inverse probabilities, by arm and by bin of the score, shape (2, 20). `weights` are inverse probabilities,
-    and `even` the weights of the overlap population. `side_by_side` has the number of rows by arm and by bin of the
-    score's logit, and `even_by_score` their weights in the overlap population. `treated` has the sum of the treatment,
-    that of the scores, and the variance that their difference has if the scores are right.
+    `largest` is the largest weight of each arm, the only entry that is not a sum. `histogram` has the weights of the
+    rows, without inverse probabilities, by arm and by bin of the score, shape (2, 20). `weights` are inverse
+    probabilities, and `even` the weights of the overlap population. `side_by_side` has the number of rows by arm and by
+    bin of the score's logit, and `even_by_score` their weights in the overlap population. `treated` has the sum of the
+    treatment, that of the scores, and the variance of their difference under correct scores.
     """
 
     n_rows: Array
@@ -356,7 +356,7 @@ class OverlapSums:
 
     @classmethod
     def of(cls, propensity: FittedPropensity, clusters: Clusters | None = None) -> OverlapSums:
-        """Sums over some rows, which belong to clusters."""
+        """Sums over some rows, with their clusters."""
         arms, scores, raw = propensity.treatment, propensity.scores, propensity.raw
         clusters = Clusters.of(clusters, arms.size)
         given = propensity.weights.values
@@ -385,14 +385,14 @@ class OverlapSums:
         )
 
     def __add__(self, other: OverlapSums) -> OverlapSums:
-        """The sums of both sets of rows."""
+        """Add the sums of other rows."""
         added = {field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
         return OverlapSums(**(added | {"largest": np.maximum(self.largest, other.largest)}))
 
     def overlap(self, propensity: FittedPropensity) -> dict[str, float]:
-        """The summary that `overlap_of` describes, with what is known of the scores themselves."""
+        """The summary of `overlap_of`, with properties of the scores themselves."""
         out = {}
-        alone = without_counterpart(self.side_by_side)
+        alone = rows_without_counterpart(self.side_by_side)
         for arm, name in ((1, "treated"), (0, "control")):
             effective = float(self.weights[arm] ** 2 / self.squares[arm])
             out[f"effective_rows_{name}"] = effective
@@ -411,7 +411,7 @@ class OverlapSums:
         return {**out, "auc": propensity.auc, **known}
 
     def score_histogram(self) -> pd.DataFrame:
-        """Shares of each arm by the propensity score, in twenty bins of equal width from `low` to `high`."""
+        """Shares of each arm by propensity score, in twenty bins of equal width from `low` to `high`."""
         control, treated = self.histogram / self.histogram.sum(axis=1, keepdims=True)
         return pd.DataFrame({"low": SCORE_EDGES[:-1], "high": SCORE_EDGES[1:], "treated": treated, "control": control})
 
@@ -421,7 +421,7 @@ def _by_arm(values: Array, arms: Ints) -> Array:
 
 
 def overlap_of(propensity: FittedPropensity) -> dict[str, float]:
-    """Summary of how comparable the arms are.
+    """Summary of the overlap of the arms.
 
     Returns
     -------

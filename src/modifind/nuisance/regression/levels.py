@@ -20,7 +20,7 @@ Coded = tuple[tuple[slice, int], ...]
 
 @dataclass(frozen=True)
 class LevelTables:
-    """A number for every level of some categories.
+    """One number for every level of some categories.
 
     Attributes
     ----------
@@ -34,14 +34,14 @@ class LevelTables:
     tables: tuple[Array, ...] = ()
 
     def __call__(self, X: Array, first: int = 0) -> Array:
-        """Rows, of any shape, whose last axis has all columns, or neighbouring ones from `first` on, with numbers."""
+        """Insert the numbers into rows, whose last axis has all columns, or adjacent ones from `first` on."""
         X = X.copy() if self.columns else X
         for column, numbers in self._numbers(X, first):
             X[..., column] = numbers
         return X
 
     def total(self, X: Array, first: int = 0) -> Array:
-        """The sum of the numbers of such rows."""
+        """Sum of the numbers of such rows."""
         total = np.zeros(X.shape[:-1])
         for _, numbers in self._numbers(X, first):
             total += numbers
@@ -77,18 +77,17 @@ class LevelSums:
         residual: Array,
         n_arms: int = 2,
     ) -> LevelSums:
-        """From rows."""
+        """Sum over rows."""
         shape = n_levels, n_arms, N_LEVEL_FOLDS
         cells = np.ravel_multi_index((codes, np.asarray(arms, dtype=np.intp), folds), shape)
         sums = [np.bincount(cells, values, minlength=int(np.prod(shape))) for values in (weight, weight * residual)]
         return cls(*(values.astype(np.float64).reshape(shape) for values in sums))
 
     def effects(self) -> tuple[Array, Array]:
-        """Effects of the levels by all rows, shape (levels, k), and by those outside each fold, (folds, levels, k).
+        """Effects of the levels from all rows, shape (levels, k), and from those outside each fold, (folds, levels, k).
 
-        With one arm there is one effect. With two there are that on both, and that on their difference, which is
-        estimated with the former free: one that is shrunk would leave some of itself to the arm that has more rows of
-        the level.
+        With one arm there is one effect. With two there are a common one and a difference, which is estimated with the
+        former unpenalised: if shrunk, part of it would appear in the arm with more rows of the level.
         """
         weight, total = self.weight.sum(axis=2), self.total.sum(axis=2)
         variances = [_best_variance(*effect) for effect in _differences(weight, total)]
@@ -103,7 +102,7 @@ class LevelSums:
 
 
 def _differences(weight: Array, total: Array) -> list[tuple[Array, Array]]:
-    """Information on each effect of every level and its estimate without shrinking, from sums by arm."""
+    """Information and unshrunk estimate of each effect of every level, from sums by arm."""
     mean = total / np.maximum(weight, 1e-300)
     if weight.shape[1] == 1:
         return [(weight[:, 0], mean[:, 0])]
@@ -116,7 +115,7 @@ def _differences(weight: Array, total: Array) -> list[tuple[Array, Array]]:
 
 
 def _best_variance(weight: Array, estimate: Array) -> float:
-    """Variance between levels of greatest evidence, by MacKay's fixed point."""
+    """Variance between levels that maximises the evidence, by MacKay's fixed point."""
     unit = 1.0 / max(float(weight.mean()), 1e-300)
     variance = unit
     for _ in range(N_VARIANCE_STEPS):
@@ -132,5 +131,5 @@ def _shrunk(weight: Array, estimate: Array, variance: float) -> Array:
 
 
 def level_folds(n_rows: int) -> NDArray[np.intp]:
-    """Folds of rows whose effects are learned from the other folds; the same for every run."""
+    """Folds of rows whose effects are learned from the other folds; equal in every run."""
     return np.random.default_rng(0).permutation(n_rows) % N_LEVEL_FOLDS

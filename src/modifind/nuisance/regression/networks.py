@@ -1,4 +1,4 @@
-"""Networks of one shape, trained side by side on a torch device: Adam, running averages, early stopping."""
+"""Networks of equal architecture, trained in parallel on a torch device: Adam, weight averaging, early stopping."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ MAX_SHARE_WAITING = 0.75
 
 
 class Networks(OnDevice, ABC):
-    """Networks in training: all weights of one lie in a row of `theta`, and nothing couples the rows.
+    """Networks during training: the weights of each are one row of `theta`, and rows are independent.
 
-    An optimiser step, a snapshot or the removal of finished networks is then one operation. A subclass has the
-    `batches` of an epoch, the `objective` of each network at a batch, and its score on the rows `held_out` from it.
+    An optimiser step, a snapshot or the removal of finished networks is then one operation. A subclass defines the
+    `batches` of an epoch, the `objective` of each network on a batch, and its score on the rows `held_out` from it.
 
     Parameters
     ----------
@@ -69,18 +69,18 @@ class Networks(OnDevice, ABC):
 
     @abstractmethod
     def batches(self, epoch: int) -> Iterator[tuple[Any, ...]]:
-        """What `objective` is given at each step of an epoch."""
+        """Arguments of `objective` for each step of an epoch."""
 
     @abstractmethod
     def objective(self, theta: torch.Tensor, *batch: Any) -> torch.Tensor:
-        """What each network should make large, shape (networks,)."""
+        """Objective that each network maximises, shape (networks,)."""
 
     @abstractmethod
     def held_out(self, theta: torch.Tensor) -> Array:
-        """The score of each network on the rows held out from it, shape (networks,)."""
+        """Score of each network on its held-out rows, shape (networks,)."""
 
     def keep(self, stay: torch.Tensor) -> None:
-        """Let go of what belongs to networks that have finished."""
+        """Drop the data of networks that have finished."""
 
     def layers(self, theta: torch.Tensor) -> dict[str, torch.Tensor]:
         """The weights by layer, networks along the first axis."""
@@ -88,7 +88,7 @@ class Networks(OnDevice, ABC):
         return {name: piece.view(-1, *shape) for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True)}
 
     def train(self) -> torch.Tensor:
-        """Train until every network has stopped; the running average of its weights at the best epoch of each."""
+        """Train until every network has stopped; return the averaged weights at the best epoch of each."""
         kept = self.theta.clone()
         state = {"theta": self.theta, "average": kept.clone()}
         state |= {name: self.torch.zeros_like(kept) for name in ("first", "second")}
@@ -119,9 +119,9 @@ class Networks(OnDevice, ABC):
         return kept
 
     def _step(self, state: dict[str, Any], gradient: torch.Tensor, step: int) -> None:
-        """Adam with clipped gradients, soft thresholding and a running average, in place.
+        """Adam with clipped gradients, soft thresholding and weight averaging, in place.
 
-        Written out because its state loses rows when networks finish.
+        Implemented here because its state drops rows when networks finish.
         """
         fast, slow = ADAM_DECAYS
         if math.isfinite(self.max_gradient):

@@ -1,4 +1,4 @@
-"""Penalised fits in blocks of rows: ridge regression by maximum evidence, Student-t scales, and weights of mixtures."""
+"""Penalised fits in blocks of rows: ridge regression by maximum evidence, Student-t scales, mixture weights."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def row_blocks(n_rows: int) -> Iterator[slice]:
 
 
 def scaled_gram(terms: Array, factor: Array) -> Array:
-    """``scaled.T @ scaled`` for rows times `factor`: the square roots of their weights, or slopes."""
+    """``scaled.T @ scaled`` for rows multiplied by `factor`: the square roots of their weights, or slopes."""
     gram = np.zeros((terms.shape[1], terms.shape[1]))
     for rows in row_blocks(terms.shape[0]):
         scaled = terms[rows] * factor[rows, None]
@@ -54,7 +54,7 @@ def bin_edges(column: Array, n_bins: int) -> Array:
 
 
 def random_rows(n_rows: int, max_rows: int) -> Ints | slice:
-    """All rows, or a random choice of `max_rows`, in their order; the same choice in every call."""
+    """All rows, or a random subset of `max_rows` in order; the same in every call."""
     if n_rows <= max_rows:
         return slice(None)
     return np.sort(np.random.default_rng(0).choice(n_rows, max_rows, replace=False))
@@ -98,7 +98,7 @@ def centre_and_unit(values: Array) -> tuple[float, float]:
 
 
 def best_shape(standardised: Array, weights: Weights | None = None) -> float:
-    """Degrees of freedom of the best of a few t densities, at most 30 so that no single row can decide."""
+    """Degrees of freedom of the best fitting t density, at most 30 so that no single row can decide."""
     counts = Weights.of(weights, standardised.size)
     fits = [counts.total(student_log_density(standardised, shape)) for shape in SHAPES]
     return SHAPES[int(np.argmax(fits))]
@@ -109,7 +109,7 @@ CURVE_START = 30.0
 
 
 def renumbered(groups: Ints) -> Ints:
-    """The same groups, numbered 0, 1, ... without a gap."""
+    """The same groups, numbered consecutively from 0."""
     return np.unique(groups, return_inverse=True)[1].astype(np.int64)
 
 
@@ -156,7 +156,7 @@ def ridge_by_evidence(
 ) -> tuple[Array, Array, Array, Array]:
     """Alternate between solving and updating the penalties.
 
-    Returns the last solution, the inverse and the penalties that belong to it, and the penalties to go on with.
+    Returns the last solution with its inverse and penalties, and the penalties to continue with.
     """
     following = penalties
     for _ in range(n_steps):
@@ -167,7 +167,7 @@ def ridge_by_evidence(
 
 
 def symmetric(lower: Array) -> Array:
-    """The symmetric matrix with this lower triangle."""
+    """The symmetric matrix with a given lower triangle."""
     lower = np.tril(lower)
     return lower + np.tril(lower, -1).T
 
@@ -178,7 +178,7 @@ FTOL = 2.2204460492503131e-09  # scipy's own
 def convex_weights(
     loss: Callable[[Array], float], n_parts: int, negligible: float, *, step: float = 0.0, ftol: float = FTOL
 ) -> Array:
-    """Weights of least loss that are not negative and add up to 1; negligible ones are dropped.
+    """Non-negative weights that add up to 1 and minimise a loss; negligible ones are dropped.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ class ScaleModel:
         return self.at_index(terms @ self.coefficients)
 
     def fit(self, terms: Array, residual: Array, shape: float, n_steps: int, weights: Weights) -> ScaleModel:
-        """Take some steps of Fisher scoring from the present coefficients; `criterion` is AIC / 2, to compare links."""
+        """Take steps of Fisher scoring from the current coefficients; `criterion` is AIC / 2, for comparing links."""
         if not self.unit:
             middle, upper, far = np.quantile(np.abs(residual), (0.5, 0.75, 0.95))
             self.unit = max(float(middle) / 0.6745, 0.05 * float(far), MIN_UNIT)
@@ -303,9 +303,9 @@ class ScaleModel:
     def _floor_derivatives(
         self, terms: Array, index: Array, scale: Array, score: Array, root: Weights
     ) -> tuple[Array, Array]:
-        """Gradient of the log-likelihood and the Gram matrix of the log-scale's slopes, the floor's coming last.
+        """Gradient of the log-likelihood and Gram matrix of the log-scale's slopes, those of the floor last.
 
-        Weights are in the scores already; the matrix takes their square roots.
+        The scores include the weights; the matrix uses their square roots.
         """
         slope = self.unit * expit(index) / scale
         floor = self.unit * np.exp(self.log_floor) / scale
@@ -315,7 +315,7 @@ class ScaleModel:
         return gradient, np.block([[scaled_gram(terms, slope), mixed[:, None]], [mixed, floor @ floor]])
 
     def _advance(self, start: State, move: Array, shift: Array, at: Callable[[Array, float], State]) -> State:
-        """Step as far as the penalised likelihood improves; `shift` is what the whole move adds to the index."""
+        """Step as far as the penalised likelihood improves; `shift` is the change of the index by the full step."""
         penalty, change = self.penalties[self.groups], move[: self.groups.size]
         length = min(1.0, MAX_MOVE / max(float(np.abs(shift).max()), 1e-12))
         before = start[2] - 0.5 * float(penalty @ self.coefficients**2)

@@ -1,8 +1,8 @@
-"""Screening: which columns are associated with a variable, and which structure residuals of a model still follow.
+"""Screening: which columns are associated with a variable, and what structure remains in residuals of a model.
 
-Every choice is made on the rows that the model is fitted to, and never on those it is evaluated on. The quick tests of
-`Misfit` decide whether a richer model is worth a trial. Those of `Leftover` name the columns, see structure that leaves
-no trace along single columns or in products of two, and have p-values that hold far in the tail.
+Every choice is made on the rows to which the model is fitted, never on those where it is evaluated. The quick tests of
+`Misfit` decide whether a richer model is worth trying. Those of `Leftover` name the columns, detect structure that
+leaves no trace along single columns or in products of two, and have p-values that hold far in the tail.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ MIN_SCREENED = 20
 
 
 def has_many_columns(n_rows: int, n_columns: int) -> bool:
-    """Whether columns are too many for a model of all of them at once: above 60, and above an eighth of the rows."""
+    """Whether there are too many columns to model at once: above 60, and above an eighth of the rows."""
     return n_columns > max(FEW_COLUMNS, n_rows / MIN_ROWS_PER_COLUMN)
 
 
 class Association:
-    """How strongly columns are associated with other variables; what all variables share is computed once.
+    """Strength of association of columns with other variables; computations common to all variables are shared.
 
     The measure is the largest correlation between the column or its square and a variable or its square, so that a
-    column counts too if it affects only the spread of a variable, or affects it in a curve.
+    column also counts if it affects only the spread of a variable, or affects it nonlinearly.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Association:
             self.shapes.append((shape, np.where(squares > 1e-12, np.sqrt(np.maximum(squares, 1e-12)), np.inf)))
 
     def order(self, targets: Array) -> NDArray[np.intp]:
-        """Positions of the columns, most associated with any of the variables, shape (n, q), first."""
+        """Positions of the columns, sorted by association with any of the variables, shape (n, q), strongest first."""
         centred = targets - self.weights.mean(targets)
         sides = np.column_stack((centred, centred**2 - self.weights.mean(centred**2)))
         sides /= np.maximum(np.sqrt(self.weights.total(sides**2)), np.finfo(float).tiny)
@@ -97,14 +97,14 @@ class ScreenedLogistic(LogisticRegression):
 CURVE_BINS = 10
 MANY_COLUMNS = 100
 N_NEIGHBOURS = 60
-NOTHING = slice(0, 0)
+NO_COLUMNS = slice(0, 0)
 
 
 class Misfit:
     """Tests of residuals against bins of each column and against products of two columns.
 
-    They detect departures far weaker than those that make a richer model worth its noise. With more than 100 columns,
-    products are formed only of the 60 most associated with the residuals.
+    They detect departures far weaker than those that justify a richer model. With more than 100 columns, products are
+    formed only of the 60 most associated with the residuals.
 
     Parameters
     ----------
@@ -137,8 +137,8 @@ class Misfit:
         shape = (columns.shape[0], int(self.n_bins.sum()))
         self.bins = csr_matrix((np.ones(indicators.size), indicators.ravel(), ends), shape=shape).T.tocsr()
 
-    def curve(self, residual: Array, variance: Array, predicted: Array, without: slice = NOTHING) -> float:
-        """Smallest p-value of sums over the bins of a column or of the predicted value, times their number."""
+    def curve(self, residual: Array, variance: Array, predicted: Array, without: slice = NO_COLUMNS) -> float:
+        """Bonferroni p-value of sums over the bins of each column or of the predicted value."""
         residual, variance = self._weighted(residual, variance)
         terms = _squared_ratio(self.bins @ residual, self.bins @ variance)
         statistics = np.add.reduceat(terms, np.cumsum(self.n_bins) - self.n_bins)
@@ -149,8 +149,8 @@ class Misfit:
         p_values = chdtrc(np.maximum(freedom, 1), statistics)
         return float(min(p_values.min() * p_values.size, 1.0))
 
-    def product(self, residual: Array, variance: Array, without: slice = NOTHING) -> float:
-        """Smallest p-value of a product of two columns, or of one and another's bend, times their number."""
+    def product(self, residual: Array, variance: Array, without: slice = NO_COLUMNS) -> float:
+        """Bonferroni p-value of products of two columns, or of one and the square of another."""
         kept = np.ones(self.columns.shape[1], dtype=bool)
         kept[without] = False
         columns, bends = self.columns, self.bends
@@ -165,7 +165,7 @@ class Misfit:
         return float(min(2.0 * ndtr(-np.sqrt(largest)) * n_pairs, 1.0))
 
     def _weighted(self, residual: Array, variance: Array) -> tuple[Array, Array]:
-        """Terms of a sum over rows, and their variances."""
+        """Terms of a weighted sum over rows, and their variances."""
         return self.weights.times(residual), self.weights.times(self.weights.times(variance))
 
 
@@ -175,7 +175,7 @@ def _bin_codes(column: Array) -> NDArray[np.intp]:
 
 
 def _squared_ratio(sums: Array, variance: Array) -> Array:
-    """Sums squared, in units of their variance; nothing where the variance is zero."""
+    """Squared sums in units of their variance; zero if the variance is zero."""
     return sums**2 / np.where(variance > 0, variance, np.inf)
 
 
@@ -207,7 +207,7 @@ class Trace:
 
     @classmethod
     def clearest(cls, traces: list[Trace]) -> Trace:
-        """The trace of smallest p-value, corrected for their number, with the columns of the first that names any."""
+        """The trace with the smallest p-value, Bonferroni corrected, with the columns of the first that names any."""
         ordered = sorted(traces, key=lambda trace: trace.p_value) or [NO_TRACE]
         columns = next((trace.columns for trace in ordered if trace.columns), ())
         return cls(min(ordered[0].p_value * len(ordered), 1.0), columns)
@@ -217,7 +217,7 @@ NO_TRACE = Trace(1.0)
 
 
 class Leftover:
-    """Tests of residuals whose mean is zero at every row if the model is right.
+    """Tests of residuals that have mean zero at every row under a correct model.
 
     Parameters
     ----------
@@ -246,21 +246,21 @@ class Leftover:
         self.ranks = _standardised(rankdata(self.columns[:, :MAX_CROSSED], axis=0))
 
     def clearest(self, residual: Array, variance: Array) -> Trace:
-        """The clearest structure of all kinds."""
+        """The most significant structure of any kind."""
         return Trace.clearest(self.traces(residual, variance))
 
     def traces(self, residual: Array, variance: Array) -> list[Trace]:
-        """The clearest structure of each kind."""
+        """The most significant structure of each kind."""
         if not self.varying.size:
             return [NO_TRACE]
         return [kind(residual, variance) for kind in (self.curve, self.pair, self.triple, self.grid)]
 
     def curve(self, residual: Array, variance: Array) -> Trace:
-        """Along bins of one column."""
+        """Structure along bins of one column."""
         return self._named(along_bins(self.columns, residual, variance))
 
     def pair(self, residual: Array, variance: Array) -> Trace:
-        """Along the product of two columns' ranks, or of one column's rank and another's bend."""
+        """Structure along the product of two columns' ranks, or of one column's rank and another's squared rank."""
         ranks, n = self.ranks, self.ranks.shape[1]
         both = np.column_stack((ranks, _standardised(bend(ranks))))
         p = _products_p(both, ranks, residual, variance)
@@ -270,12 +270,12 @@ class Leftover:
         return self._named(Trace(min(float(p.min()) * n_products, 1.0), tuple({int(first) % n, int(second)})))
 
     def triple(self, residual: Array, variance: Array) -> Trace:
-        """Along the product of three columns' ranks, or of the signs of these ranks about their means."""
+        """Structure along the product of three columns' ranks, or of the signs of these centred ranks."""
         factors = self.ranks, _standardised(np.sign(self.ranks))
         return self._named(Trace.clearest([_triples(columns, residual, variance) for columns in factors]))
 
     def grid(self, residual: Array, variance: Array) -> Trace:
-        """Over the cells of a grid of two columns' bins."""
+        """Structure over the cells of a grid of two columns' bins."""
         n_bins = int(np.clip(np.sqrt(residual.size / MIN_CELL) // 2 * 2, *GRID_BINS))
         codes = [_bins(column, n_bins) for column in self.columns[:, :MAX_CROSSED].T]
         pairs = combinations(range(len(codes)), 2)
@@ -283,7 +283,7 @@ class Leftover:
         return self._named(Trace.clearest(cells))
 
     def nearby(self, residual: Array, variance: Array) -> Trace:
-        """Whether neighbouring rows in two columns have residuals of the same sign, however fine the pattern is."""
+        """Whether neighbouring rows in two columns have residuals of the same sign, at any scale of the pattern."""
         rows = random_rows(residual.size, MAX_NEARBY_ROWS)
         columns, residual, variance = self.columns[rows], residual[rows], variance[rows]
         continuous = (j for j, column in enumerate(columns.T) if np.unique(column).size > MIN_VALUES)
@@ -296,13 +296,13 @@ class Leftover:
 
 
 def along_bins(columns: Array, residual: Array, variance: Array) -> Trace:
-    """The clearest structure along bins of one column."""
+    """The most significant structure along bins of one column."""
     bins = (_bins(column, CURVE_BINS) for column in columns.T)
     return Trace.clearest([Trace(_cells_p(codes, residual, variance), (j,)) for j, codes in enumerate(bins)])
 
 
 def _triples(columns: Array, residual: Array, variance: Array) -> Trace:
-    """The clearest product of three columns."""
+    """The most significant product of three columns."""
     clearest, n_products = NO_TRACE, 0
     for j in range(columns.shape[1] - 2):
         first, others = columns[:, j], columns[:, j + 1 :]
@@ -322,13 +322,13 @@ def _products_p(left: Array, right: Array, residual: Array, variance: Array, fac
 
 
 def bernstein_p(sums: Array | float, variance: Array | float, largest: Array | float) -> Array:
-    """Bernstein's bound of the two tails of a sum of independent terms, none larger than `largest`."""
+    """Bernstein's two-sided bound for a sum of independent terms, none larger than `largest`."""
     sums = np.asarray(sums)
     return np.minimum(2.0 * np.exp(-(sums**2) / np.maximum(2.0 * (variance + largest * np.abs(sums) / 3.0), 1e-300)), 1)
 
 
 def _cells_p(codes: Ints, residual: Array, variance: Array) -> float:
-    """P-value of the sums over all cells that hold enough rows."""
+    """P-value of the sums over all cells with enough rows."""
     sums, variances = np.bincount(codes, residual), np.bincount(codes, variance)
     enough = variances >= MIN_VARIANCE
     if enough.sum() < 2:
@@ -349,7 +349,7 @@ def _standardised(columns: Array) -> Array:
 
 
 def neighbours_mean(columns: Array, target: Array) -> Array:
-    """Mean of a target over the nearest neighbours of each row by ranks of some columns, the row itself left out."""
+    """Mean of a target over the nearest neighbours of each row by ranks of some columns, excluding the row itself."""
     count = int(np.clip(np.sqrt(target.size) / 4.0, MIN_NEIGHBOURS, MAX_NEIGHBOURS))
     near = _nearest(columns, count)
     return (target[near].sum(axis=1) - target) / max(near.shape[1] - 1, 1)

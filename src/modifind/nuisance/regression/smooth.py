@@ -1,4 +1,4 @@
-"""Additive models of one variable without arms: its location and scale, or the log-odds of its categories."""
+"""Additive models of one variable without arms: location and scale, or log-odds of categories."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ ROUNDING = 1e-6
 
 
 def check_probabilities(chances: Array, caller: str) -> None:
-    """Refuse values that are not probabilities; `caller` names the learner and the method that returned them."""
+    """Refuse values that are not probabilities; `caller` names the learner and method that returned them."""
     bad = ~((chances >= -ROUNDING) & (chances <= 1.0 + ROUNDING))
     if bad.any():
         raise ValueError(f"{caller} must give probabilities between 0 and 1; found {chances[bad][0]:g}")
 
 
 def predict_probabilities(model: Any, X: Array) -> Array:
-    """Class probabilities of rows, shape (n, classes), checked.
+    """Validated class probabilities of rows, shape (n, classes).
 
     Examples
     --------
@@ -74,11 +74,11 @@ MAX_SMOOTH_ROWS = 20_000  # more add nothing to penalties, products and scales
 
 
 class SmoothRegression:
-    """Lines of all columns, and penalised curves and products where residuals call for them, for location and scale.
+    """Location and scale from lines of all columns, and penalised curves and products if residuals suggest them.
 
     The model of `AdditiveLearner` for a variable without arms, with penalties chosen by evidence. `refit` keeps terms
-    and penalties and learns the coefficients of other rows, which takes a fraction of the time: distributions that are
-    cross-fitted need it for every fold.
+    and penalties and estimates the coefficients on other rows in a fraction of the time: cross-fitted distributions
+    need it for every fold.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class SmoothRegression:
         precision = student_weight(standardised, self.shape)
         for turn in range(N_ROUNDS):
             if turn == 1:
-                self._use(terms_called_for(X, list(student_scores(standardised, self.shape)), counts))
+                self._use(suggested_terms(X, list(student_scores(standardised, self.shape)), counts))
                 terms = self.terms(X)
             weight = counts.times(precision)
             gram, side = scaled_gram(terms, np.sqrt(weight)), terms.T @ (weight * scaled)
@@ -191,9 +191,9 @@ class SmoothRegression:
 
 
 class SmoothClassifier(ClassifierMixin, BaseEstimator):
-    """Ridge-penalised logistic regression on lines, and on curves and products where its residuals call for them.
+    """Ridge-penalised logistic regression on lines, and on curves and products if its residuals suggest them.
 
-    Rougher functions are smaller, so that one penalty smooths curves too.
+    Rougher functions are scaled down, so that one penalty smooths curves too.
 
     Parameters
     ----------
@@ -205,14 +205,14 @@ class SmoothClassifier(ClassifierMixin, BaseEstimator):
         self.C = C
 
     def fit(self, X: Array, y: NDArray[Any], sample_weight: Array | None = None) -> SmoothClassifier:
-        """Fit lines, look at the residuals, and fit again."""
+        """Fit lines, examine the residuals, and refit."""
         weights = Weights.of(sample_weight, X.shape[0])
         plain = LogisticRegression(C=self.C, max_iter=1000).fit(X, y, weights.given)
         self.classes_ = plain.classes_
         chances = plain.predict_proba(X)
         common = np.argsort(-chances.mean(axis=0), kind="stable")[: 1 if self.classes_.size == 2 else MAX_CLASSES]
         residuals = [(y == self.classes_[k]) - chances[:, k] for k in common]
-        self.terms_ = terms_called_for(X, residuals, weights)
+        self.terms_ = suggested_terms(X, residuals, weights)
         self.model_ = LogisticRegression(C=self.C, max_iter=1000)
         self.model_.fit(self.terms_(X)[:, 1:], y, weights.given)
         return self
@@ -227,8 +227,8 @@ class SmoothClassifier(ClassifierMixin, BaseEstimator):
         return self.terms_.along(X, columns, points, coefficients)[..., 0]
 
 
-def terms_called_for(X: Array, scores: list[Array], counts: Weights, sign: float = BEND_LEVEL) -> AdditiveTerms:
-    """Lines of all columns, and the curves, at a p-value below `sign`, and products that scores of rows call for."""
+def suggested_terms(X: Array, scores: list[Array], counts: Weights, sign: float = BEND_LEVEL) -> AdditiveTerms:
+    """Lines of all columns, and the curves (with p-value below `sign`) and products suggested by scores of rows."""
     lines = AdditiveTerms.of(X, 0)
     centred = [counts.times(score - counts.mean(score)) for score in scores]
     bases = tuple(

@@ -49,10 +49,10 @@ class ColumnBasis:
 
     @classmethod
     def of(cls, column: Array, n_knots: int) -> ColumnBasis:
-        """Basis for a column; with fewer than four knots or eleven distinct values it is the straight line alone.
+        """Basis for a column; with fewer than four knots or eleven distinct values only the straight line.
 
         Knots lie half way between the quantiles of the column and an even spacing. Quantiles alone leave the tails to
-        one knot, and what a function does there would be taken for noise that grows in the tails.
+        one knot, so that the function's behaviour there would be mistaken for noise that grows in the tails.
         """
         centre, spread = float(column.mean()), float(column.std()) or 1.0
         low, high = ((float(end) - centre) / spread for end in (column.min(), column.max()))
@@ -88,22 +88,22 @@ class ColumnBasis:
         return np.clip((values - self.centre) / self.spread, *self.reach)
 
     def __call__(self, values: Array) -> Array:
-        """The functions at values of any shape; their axis comes last."""
+        """Evaluate the functions at values of any shape; their axis comes last."""
         functions = np.empty((*values.shape, self.width))
         self.write(values, functions)
         return functions
 
     def write(self, values: Array, functions: Array) -> None:
-        """The same, written to an existing array."""
+        """Evaluate the functions into an existing array."""
         lines = functions[..., 0] = self.line(values)
         if self.width > 1:
             _interpolate(lines, self.nodes, self.table, functions[..., 1:])
 
     def combine(self, values: Array, coefficients: Array) -> Array:
-        """``self(values) @ coefficients``, without forming the functions at every value.
+        """``self(values) @ coefficients``, without evaluating the functions at every value.
 
-        Between nodes the sum is a straight line; the ends, where the nonlinear functions are constant, are two more.
-        In memory the outputs, which are on the last axis, come one after the other.
+        The sum is linear between nodes; it is extended linearly at both ends, where the nonlinear functions are
+        constant. In memory each output, on the last axis, is contiguous.
         """
         lines = self.line(values)
         if self.width == 1:
@@ -143,7 +143,7 @@ def _quantiles(ordered: Array, shares: Array) -> Array:
 def _inner_product(ordered: Array, nodes: Array) -> Callable[[Array, Array], Array]:
     """Mean over rows of the products of two sets of functions tabulated at nodes, column by column.
 
-    Between two nodes functions are straight, so that three sums over the rows that lie there are all it takes.
+    Functions are linear between nodes, so that three sums over the rows between them suffice.
     """
     count = np.diff(np.concatenate(([0], np.searchsorted(ordered, nodes[1:-1]), [ordered.size])))
     left = np.repeat(np.arange(nodes.size - 1), count)
@@ -281,12 +281,12 @@ class AdditiveTerms:
         return bend(line) if bent else line
 
     def with_products(self, X: Array, scores: list[list[Array]], rows: list[Ints]) -> AdditiveTerms:
-        """The same with the products that scores call for.
+        """The same terms plus the products suggested by scores.
 
         `scores` holds, for each kind of score (location, scale), one array per set of rows (the arms, or one set):
         derivatives of the log-likelihood row by row. Their correlations with all products of two columns cost one
-        matrix product; a product, of two lines or of a line and a bend, enters when one arm, both together or their
-        difference exceed what the largest of so many would be by chance.
+        matrix product; a product, of two lines or of a line and a bend, is added if one arm, both together or their
+        difference exceed what chance would give for the largest of so many.
         """
         n = len(self.bases)
         if n < 2:
@@ -304,13 +304,13 @@ class AdditiveTerms:
         return AdditiveTerms(self.bases, tuple((int(first[k]), int(second[k])) for k in order if largest[k] > limit))
 
     def _factors(self, X: Array) -> Array:
-        """Lines of all columns, and their bends about their means."""
+        """Lines of all columns, and their centred bends."""
         lines = np.column_stack([basis.line(column) for basis, column in zip(self.bases, X.T, strict=True)])
         return np.column_stack((lines, bend(lines) - bend(lines).mean(axis=0)))
 
 
 def bend(line: Array) -> Array:
-    """A hyperbola: a parabola in the middle, and straight where a parabola would run away."""
+    """A hyperbola: like a parabola in the middle, but linear in the tails."""
     return np.sqrt(1.0 + line**2)
 
 

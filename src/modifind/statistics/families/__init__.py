@@ -1,4 +1,4 @@
-"""Families of outcomes: how likely an outcome is, given where its arm lies and how far that spreads."""
+"""Families of outcomes: likelihoods given the location and scale of an arm."""
 
 from modifind.statistics.families.choice import FAMILIES, check_family, family_of
 from modifind.statistics.families.continuous import Amount, StudentT

@@ -1,4 +1,4 @@
-"""The families that have a name, and which of them an outcome belongs to."""
+"""Named families, and the choice of one for an outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAMILIES: dict[str, type[Family]] = {family.kind: family for family in (StudentT
 
 
 def check_family(outcome: Any, effect_scale: Any) -> None:
-    """Refuse unknown kinds of outcomes and scales of effects, and pairs that do not go together."""
+    """Refuse unknown kinds of outcomes and effect scales, and incompatible pairs."""
     if isinstance(outcome, str) and outcome not in ("auto", *FAMILIES):
         known = ", ".join(map(repr, FAMILIES))
         raise ValueError(f"outcome must be 'auto', {known}, not {outcome!r}")
@@ -31,7 +31,7 @@ def check_family(outcome: Any, effect_scale: Any) -> None:
 
 
 def _check_given_family(family: Any, effect_scale: str) -> None:
-    """Refuse an object that lacks what a family must have, by name."""
+    """Refuse an object that lacks part of a family, naming what is missing."""
     check_part("outcome", family, *sorted(Family.__abstractmethods__))
     called = type(family).__name__
     if not isinstance(family, Family):
@@ -54,7 +54,7 @@ def _check_given_family(family: Any, effect_scale: str) -> None:
 def family_of(
     y: Array, outcome: str | Family = "auto", effect_scale: str = "difference", arms: Ints | None = None
 ) -> Family:
-    """The family of an outcome, on a scale of effects.
+    """Family of an outcome on an effect scale.
 
     Parameters
     ----------
@@ -92,9 +92,9 @@ def _named_family(y: Array, outcome: str, effect_scale: str) -> Family:
 
 
 def _kind_of(y: Array, effect_scale: str) -> str:
-    """The kind that an outcome looks like; a count or an amount only where the user has asked for ratios.
+    """Apparent kind of an outcome; a count or an amount only if the user has asked for ratios.
 
-    On the scale of differences all but two values are taken as numbers; a warning says so.
+    On the difference scale all but binary outcomes are treated as numeric, with a warning.
     """
     if ((y == y.min()) | (y == y.max())).all():
         return "binary"

@@ -1,9 +1,9 @@
-"""Outcomes that are numbers, and amounts that are often zero.
+"""Numeric outcomes, and amounts with many zeros.
 
-The noise of numbers is like Student's t: near normal in the middle, with tails in which no single row decides. Amounts
-have two parts: whether there is any, and how much where there is. Their location is the chance of any, the scale the
-typical amount (a geometric mean), so that the test of contrasts of locations is that of the first part, and the test
-of contrasts of scales that of the second. Effects of the first are differences of risks or risk ratios, those of the
+Numeric outcomes have Student-t noise: near normal in the centre, with tails in which no single row decides. Amounts
+have two components: whether there is any, and how much if there is. Their location is the probability of any, the scale
+the typical amount (a geometric mean), so that the test of location contrasts is that of the first component, and the
+test of scale contrasts that of the second. Effects on the first are risk differences or risk ratios, those on the
 second ratios.
 """
 
@@ -61,28 +61,28 @@ class StudentT(Family):
 
     @classmethod
     def of(cls, y: Array, link: Link = IDENTITY) -> Self:
-        """The family of any numbers; on the scale of ratios, of numbers that are never negative."""
+        """The family for any numbers; on the ratio scale, for non-negative ones."""
         if link == IDENTITY:
             return cls(link)
         refuse_negative(y, NEVER_NEGATIVE)
         return cls(link, MIN_RELATIVE_LOCATION * float(y.mean()))
 
     def coded(self, y: Array) -> Array:
-        """The numbers; on the scale of ratios negative ones are refused."""
+        """The numbers; negative ones are refused on the ratio scale."""
         if self.link != IDENTITY:
             refuse_negative(y, NEVER_NEGATIVE)
         return y
 
     def eta(self, location: Array) -> Array:
-        """The location, or its logarithm, which no location below `least` has."""
+        """The location, or its logarithm, bounded below by that of `least`."""
         return location if self.link == IDENTITY else self.link.eta(np.maximum(location, self.least))
 
     def location(self, eta: Array) -> Array:
-        """The location that belongs to eta."""
+        """The location at eta."""
         return self.link.location(eta)
 
     def log_density(self, y: Array, location: Array | float, scale: Array | float, shape: Array | float) -> Array:
-        """Student's t."""
+        """Log-density of Student's t."""
         return student_log_density((y - location) / scale, shape) - np.log(scale)
 
     def best_shape(self, residual: Array, weights: Weights | None = None) -> float:
@@ -90,11 +90,11 @@ class StudentT(Family):
         return best_shape(residual, weights)
 
     def origin(self, y: Array) -> tuple[float, float]:
-        """Median and robust spread."""
+        """Median and robust standard deviation."""
         return centre_and_unit(y)
 
     def marginal(self, y: Array, least_scale: float) -> tuple[float, float, float]:
-        """The parameters of greatest likelihood; degrees of freedom are one of the few that models may have."""
+        """Maximum likelihood parameters; degrees of freedom are chosen from a few."""
         best, parameters = -np.inf, (0.0, 1.0, SHAPES[-1])
         least_scale = max(least_scale, np.finfo(float).tiny)
         for shape in SHAPES:
@@ -115,7 +115,7 @@ class StudentT(Family):
     def expected(
         self, location: Array, scale: Array, shape: float, marks: Array, y: Array, weights: Array, origin: Origin
     ) -> Array:
-        """By the distribution function; the variance in units of the scale is that of the rows."""
+        """Expectations from the distribution function; the variance in units of the scale comes from the rows."""
         centre, unit = origin
         location, scale = (location - centre) / unit, scale / unit
         spread = float(weights @ ((y - location) / scale) ** 2 / weights.sum())
@@ -123,11 +123,11 @@ class StudentT(Family):
         return np.column_stack((location, location**2 + spread * scale**2, stdtr(shape, u)))
 
     def variance(self, location: Array, scale: Array) -> Array:
-        """The square of the scale, over that of the slope."""
+        """Squared scale divided by the squared slope."""
         return scale**2 if self.link == IDENTITY else (scale / np.maximum(location, self.least)) ** 2
 
     def rebased(self, y: Array, eta: Array, scale: Array) -> tuple[Array, Array | float, float]:
-        """Outcomes less eta, in units of the median scale; as they are on the scale of ratios."""
+        """Outcomes minus eta, in units of the median scale; unchanged on the ratio scale."""
         if self.link != IDENTITY:
             return y, eta, 1.0
         unit = float(np.median(scale))
@@ -149,7 +149,7 @@ class StudentT(Family):
         return student_weight(residual, shape)
 
     def scale_ratio(self, residual: Array, contrast: Array, shape: float) -> Array:
-        """In closed form: the constants of both densities cancel."""
+        """Closed form, because the constants of both densities cancel."""
         square, factor = residual**2 / shape, np.exp(contrast)
         return (shape + 1) / 2 * (np.log1p(square * factor) - np.log1p(square / factor)) - contrast
 
@@ -161,9 +161,9 @@ TINY = np.finfo(np.float64).tiny
 
 @dataclass(frozen=True)
 class Amount(Family):
-    """A coin for any, and logarithms of amounts with noise like Student's t.
+    """A Bernoulli variable for any, and Student-t logarithms of positive amounts.
 
-    Residuals are those of the logarithm of an amount, NaN where there is none.
+    Residuals are those of the logarithm of an amount, NaN at zero.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ class Amount(Family):
 
     @classmethod
     def of(cls, y: Array, link: Link = IDENTITY) -> Self:
-        """The family of numbers that are never negative, some of them zero."""
+        """The family of non-negative numbers with some zeros."""
         refuse_negative(y, *AMOUNTS)
         if not (y == 0).any() or np.unique(y).size < 3:
             raise ValueError(
@@ -206,32 +206,32 @@ class Amount(Family):
 
     @property
     def _any(self) -> Bernoulli:
-        """Whether there is any amount."""
+        """The Bernoulli family of whether there is any amount."""
         return Bernoulli(self.link)
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Those of the chance of any."""
+        """Bounds of the probability of any."""
         return self._any.bounds
 
     def as_number(self, y: Array) -> Array:
-        """Logarithms of one and the amount, in units of its median."""
+        """Logarithm of one plus the amount in units of its median."""
         return np.log1p(y / max(float(np.median(y[y > 0])), TINY)) if (y > 0).any() else y
 
     def fitted(self, y: Array, location: Array, scale: Array, weights: Weights | None = None) -> Self:
-        """The same with the spread of the logarithms."""
+        """The same family with the fitted spread of the logarithms."""
         logs = np.log(y[y > 0] / scale[y > 0])
         return replace(self, spread=max(robust_spread(logs), MIN_LOG_SPREAD)) if logs.size else self
 
     def log_density(self, y: Array, location: Array | float, scale: Array | float, shape: Array | float) -> Array:
-        """Log-density of both parts."""
+        """Log-density of both components."""
         chance = self._any.log_density((y > 0).astype(np.float64), location, 1.0, np.inf)
         u = self.residual(y, np.asarray(location), scale)
         amount = student_log_density(u, shape) - np.log(self.spread * np.maximum(y, TINY))
         return chance + np.where(y > 0, amount, 0.0)
 
     def residual(self, y: Array, location: Array, scale: Array | float) -> Array:
-        """Logarithm of the amount over the typical one, in units of its spread; NaN where there is none."""
+        """Log ratio of the amount to the typical one, in units of its spread; NaN at zero."""
         logs = np.log(np.maximum(y, TINY) / scale) / self.spread
         return np.where(y > 0, logs, np.nan)
 
@@ -241,7 +241,7 @@ class Amount(Family):
         return best_shape(residual[known], Weights.of(weights, residual.size)[known])
 
     def marginal(self, y: Array, least_scale: float) -> tuple[float, float, float]:
-        """The share with any, and their geometric mean."""
+        """Share of rows with any, and their geometric mean."""
         logs = np.log(y[y > 0])
         chance = self._any.marginal((y > 0).astype(np.float64), 0.0)[0]
         if not logs.size:
@@ -253,7 +253,7 @@ class Amount(Family):
     def expected(
         self, location: Array, scale: Array, shape: float, marks: Array, y: Array, weights: Array, origin: Origin
     ) -> Array:
-        """Mean and mean square of an amount, in units of the typical one, are those of the arm's amounts."""
+        """Expectations; mean and mean square relative to the typical amount are those of the arm's amounts."""
         observed, limits = origin[0] + origin[1] * y, origin[0] + origin[1] * marks
         counted = weights * (observed > 0.5 * _smallest(observed))
         first, second = (float(counted @ (observed / scale) ** k / max(counted.sum(), TINY)) for k in (1, 2))
@@ -264,36 +264,36 @@ class Amount(Family):
         return in_origin(location * first * scale, location * second * scale**2, below, origin)
 
     def variance(self, location: Array, scale: Array) -> Array:
-        """Inverse of the information on the chance of any."""
+        """Inverse of the information on the probability of any."""
         return self._any.variance(location, scale)
 
     def on_eta(self, y: Array, eta: Array, unit: Array | float, residual: Array) -> tuple[Array | float, Array]:
-        """Whether there is any, less its chance."""
+        """Indicator of any minus its probability."""
         chance = self.location(eta)
         return 1.0 / self.link.slope(chance), (y > 0) - chance
 
     def scores_of_scale(self, scores: Array, location: Array) -> Array:
-        """Chance to be treated of a row that has any: amounts are compared among those."""
+        """Probability of treatment among rows with any, in which amounts are compared."""
         treated, control = scores * location[:, 1], (1 - scores) * location[:, 0]
         return treated / (treated + control)
 
     def scale_information(self, location: Array, scores: Array) -> Array:
-        """Information in proportion to the amounts that both arms have."""
+        """Information in proportion to the amounts expected in both arms."""
         return location[..., 0] * location[..., 1] / (scores * location[..., 1] + (1 - scores) * location[..., 0])
 
     def scale_score(self, residual: Array, shape: float) -> Array:
-        """The score of a location of logarithms."""
+        """Score of a shift of the logarithms."""
         score = student_weight(residual, shape) * residual / self.spread
         return np.where(np.isnan(residual), 0.0, score)
 
     def scale_ratio(self, residual: Array, contrast: Array, shape: float) -> Array:
-        """Log-density of logarithms that lie higher less that of logarithms that lie lower."""
+        """Log-density of logarithms shifted up minus that of logarithms shifted down."""
         half = contrast / (2 * self.spread)
         ratio = student_log_density(residual - half, shape) - student_log_density(residual + half, shape)
         return np.where(np.isnan(residual), 0.0, ratio)
 
 
 def _smallest(amounts: Array) -> float:
-    """The smallest amount above rounding, in outcomes that have been moved to another origin and back."""
+    """Smallest amount above rounding error, in outcomes that were recentred and restored."""
     large = amounts[amounts > 1e-9 * max(float(np.abs(amounts).max()), TINY)]
     return float(large.min()) if large.size else 1.0

@@ -32,7 +32,7 @@ from modifind.nuisance.outcome.contract import Likelihood
 
 @dataclass(frozen=True)
 class Link:
-    """From locations to the scale of effects, and back.
+    """Maps locations to the effect scale, and back.
 
     Attributes
     ----------
@@ -79,10 +79,10 @@ UNBOUNDED = (-np.inf, np.inf)
 
 
 class Family(Likelihood, ABC):
-    """Base of the families: the likelihood that models are weighed by, and what a contrast of the arms needs.
+    """Base class of families: the likelihood that compares models, and what a contrast of the arms needs.
 
-    A family without a scale, such as that of coins or counts, is best derived from `MeanFamily`. In one with a scale
-    the defaults are those of a location and a scale, ``(y - location) / scale`` having one density at all of them.
+    A family without a scale, such as that of binary outcomes or counts, is best derived from `MeanFamily`. With a
+    scale, the defaults assume a location-scale family: ``(y - location) / scale`` has one fixed density.
 
     Attributes
     ----------
@@ -112,12 +112,12 @@ class Family(Likelihood, ABC):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The limits that locations are kept between."""
+        """Bounds of locations."""
         return UNBOUNDED
 
     @classmethod
     def of(cls, y: Array, link: Link) -> Self:
-        """The family of an outcome, on a scale of effects; an object that the user passes is taken as it is instead.
+        """The family for an outcome on an effect scale; not called for an object passed by the user.
 
         Raises
         ------
@@ -127,31 +127,31 @@ class Family(Likelihood, ABC):
         return cls()
 
     def coded(self, y: Array) -> Array:
-        """The outcome as densities take it; a ValueError says what is wrong with one that is not of the family."""
+        """The outcome as densities take it; raises a ValueError for one that the family does not cover."""
         return y
 
     def as_number(self, y: Array) -> Array:
-        """The outcome as it is coded."""
+        """The coded outcome."""
         return y
 
     def fitted(self, y: Array, location: Array, scale: Array, weights: Weights | None = None) -> Self:
-        """The same: most families have no parameters beside location and scale."""
+        """The same family: most have no parameters besides location and scale."""
         return self
 
     def residual(self, y: Array, location: Array, scale: Array | float) -> Array:
-        """Outcome less location, in units of the scale if there is one."""
+        """Outcome minus location, in units of the scale if there is one."""
         return (y - location) / scale if self.has_scale else y - location
 
     def best_shape(self, residual: Array, weights: Weights | None = None) -> float:
-        """Infinity: most families have no shape to choose."""
+        """Infinity: most families have no shape parameter."""
         return np.inf
 
     def origin(self, y: Array) -> Origin:
-        """Zero and one: most outcomes have a unit and an origin of their own."""
+        """Zero and one: most outcomes have a natural origin and unit."""
         return 0.0, 1.0
 
     def marginal(self, y: Array, least_scale: float) -> tuple[float, float, float]:
-        """The mean, for a family that has neither scale nor shape."""
+        """The mean, for a family with neither scale nor shape."""
         return float(np.clip(y.mean(), *self.bounds)), 1.0, np.inf
 
     @abstractmethod
@@ -160,17 +160,16 @@ class Family(Likelihood, ABC):
     ) -> Array:
         """Expectation of the outcome, of its square and of being at most each of the `marks`, shape (n, 2 + marks).
 
-        `marks` and `y`, outcomes of the rows, are ``(outcome - centre) / unit`` of the `origin`, and so are the
-        expectations; location and scale are as models predict them. `weights` say which rows are of the arm in
-        question.
+        `marks`, the outcomes `y` of the rows and the expectations are ``(outcome - centre) / unit`` of the `origin`;
+        location and scale are as predicted. `weights` select the rows of the arm in question.
         """
 
     def eta(self, location: Array) -> Array:
-        """The location on the scale of effects."""
+        """The location on the effect scale."""
         return location if self.link == IDENTITY else self.link.eta(np.clip(location, *self.bounds))
 
     def location(self, eta: Array) -> Array:
-        """The location that belongs to eta, kept within its bounds."""
+        """The location at eta, kept within its bounds."""
         return np.clip(self.link.location(eta), *self.bounds)
 
     @abstractmethod
@@ -178,11 +177,11 @@ class Family(Likelihood, ABC):
         """The inverse of the Fisher information on eta, up to a factor."""
 
     def unit_of_contrasts(self, y: Array) -> float:
-        """Size of a difference of eta that is not a small one."""
+        """A difference of eta that is not small."""
         return float(y.std()) if self.link == IDENTITY else 1.0
 
     def rebased(self, y: Array, eta: Array, scale: Array) -> tuple[Array, Array | float, float]:
-        """Outcome and eta in units that a search can work in, about eta where densities know no origin; the unit."""
+        """Outcome and eta in units suitable for optimisation, relative to eta if densities have no origin; the unit."""
         return y, eta, 1.0
 
     def log_density_and_scores(
@@ -197,42 +196,42 @@ class Family(Likelihood, ABC):
         return self.log_density(y, location, scale, shape), (score, *scale_scores)
 
     def on_eta(self, y: Array, eta: Array, unit: Array | float, residual: Array) -> tuple[Array | float, Array]:
-        """How much of eta one unit of a residual u is, and u itself, by the `residual` and `unit` of the location.
+        """Change of eta per unit of a residual u, and u itself, from the `residual` and `unit` of the location.
 
-        The score of eta is ``weight * unit * u`` over the variance.
+        The score of eta is ``weight * unit * u`` divided by the variance.
         """
         return (unit if self.has_scale else 1.0) / self.link.slope(self.location(eta)), residual
 
     def weight(self, residual: Array, shape: float) -> Array | float:
-        """How much of a residual of eta counts."""
+        """Weight of a residual of eta, which may be reduced in the tails."""
         return 1.0
 
     def scores_of_scale(self, scores: Array, location: Array) -> Array:
-        """Chance to be treated of the rows that a scale is about, at calibrated locations of both arms."""
+        """Probability of treatment among the rows that a scale describes, at calibrated locations of both arms."""
         return scores
 
     def scale_information(self, location: Array, scores: Array) -> Array | None:
-        """Information of rows on a contrast of scales, by locations of both arms; None where all have the same."""
+        """Information of rows on a contrast of scales, by locations of both arms; None if equal for all."""
         return None
 
     def scale_score(self, residual: Array, shape: float) -> Array:
-        """Derivative of the log-density by the log-scale."""
+        """Derivative of the log-density with respect to the log-scale."""
         return self.weight(residual, shape) * residual**2 - 1.0 if self.has_scale else np.zeros(residual.shape)
 
     def scale_ratio(self, residual: Array, contrast: Array, shape: float) -> Array:
-        """Log-density of residuals in the treated arm less that in the control arm, log-scales `contrast` apart.
+        """Log-density of residuals in the treated arm minus that in the control arm, log-scales `contrast` apart.
 
-        The scales lie evenly on either side of 1, so that the ratio is odd in the contrast.
+        The scales are symmetric around 1, so that the ratio is odd in the contrast.
         """
         wide, narrow = (self.log_density(residual, 0.0, np.exp(side * contrast / 2), shape) for side in (1, -1))
         return wide - narrow
 
 
 class MeanFamily(Family):
-    """Base of families without a scale: a distribution that its mean decides, with the score ``(y - mean) / variance``.
+    """Base class of families determined by their mean, with the score ``(y - mean) / variance``.
 
-    Coins, counts and waiting times are of this kind, as is any exponential family with one parameter. Its location is
-    the mean.
+    Binary outcomes, counts and waiting times are of this kind, as is any one-parameter exponential family. The location
+    is the mean.
 
     Examples
     --------
@@ -251,14 +250,14 @@ class MeanFamily(Family):
 
     @abstractmethod
     def outcome_variance(self, location: Array) -> Array:
-        """Variance of outcomes with some means."""
+        """Variance of the outcome, given its mean."""
 
     @abstractmethod
     def at_most(self, marks: Array, location: Array) -> Array:
-        """Chance of an outcome to be at most each of the marks, for means of shape (n, 1)."""
+        """Distribution function at the marks, for means of shape (n, 1)."""
 
     def variance(self, location: Array, scale: Array) -> Array:
-        """The variance of the outcome, over the square of the slope."""
+        """Variance of the outcome divided by the squared slope."""
         mean = np.clip(location, *self.bounds)
         return self.outcome_variance(mean) / self.link.slope(mean) ** 2
 
@@ -272,13 +271,13 @@ class MeanFamily(Family):
 
 
 def in_origin(mean: Array, square: Array, below: Array, origin: Origin) -> Array:
-    """Expectations of ``(outcome - centre) / unit`` from those of the outcome; chances to be below marks stay."""
+    """Expectations of ``(outcome - centre) / unit`` from those of the outcome; `below` is unchanged."""
     centre, unit = origin
     return np.column_stack(((mean - centre) / unit, (square - 2 * centre * mean + centre**2) / unit**2, below))
 
 
 def refuse_negative(y: Array, needs: str, remedy: str = "") -> None:
-    """Refuse outcomes below zero; `needs` says what is wanted instead of them."""
+    """Refuse negative outcomes; `needs` says what is required instead."""
     low = int((y < 0).sum())
     if low:
         raise ValueError(f"{needs}; {counted(low, 'value of y is', 'values of y are')} below 0{remedy}")

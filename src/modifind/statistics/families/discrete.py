@@ -1,8 +1,8 @@
-"""Outcomes of separate values: two of them, counts and ordered levels.
+"""Discrete outcomes: binary, counts and ordered levels.
 
-Of two values the location is the probability of the larger one, and effects are differences of risks, risk ratios or
-odds ratios. Of counts it is the mean, and effects are rate ratios or differences of means. Of ordered levels it is the
-log-odds of higher ones, and effects are odds ratios that all levels share.
+For binary outcomes the location is the probability of the larger value, and effects are risk differences, risk ratios
+or odds ratios. For counts it is the mean, and effects are rate ratios or differences of means. For ordered levels it is
+the log-odds of higher ones, and effects are odds ratios common to all levels.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MIN_RATIO_RISK = 1e-4  # the same where their ratios matter
 
 @dataclass(frozen=True)
 class Bernoulli(MeanFamily):
-    """A coin, which has no scale; as densities take it, 1 is the larger value.
+    """Binary outcomes; coded 1 for the larger value.
 
     Attributes
     ----------
@@ -53,39 +53,39 @@ class Bernoulli(MeanFamily):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Zero and one, less a margin."""
+        """Zero and one, with a margin."""
         margin = MIN_RISK if self.link == IDENTITY else MIN_RATIO_RISK
         return margin, 1 - margin
 
     @classmethod
     def of(cls, y: Array, link: Link = IDENTITY) -> Self:
-        """The coin of outcomes with two values."""
+        """The family for an outcome with two values."""
         low, high = float(y.min()), float(y.max())
         if not ((y == low) | (y == high)).all():
             raise ValueError(f"outcome='binary' needs an outcome of two values; found {np.unique(y).size} in y")
         return cls(link, low + (high - low) / 2)
 
     def coded(self, y: Array) -> Array:
-        """1 for the larger value, and 0."""
+        """1 for the larger value, 0 for the other."""
         return (y > self.middle).astype(np.float64)
 
     def log_density(self, y: Array, location: Array | float, scale: Array | float, shape: Array | float) -> Array:
-        """Logarithm of the probability of the observed value."""
+        """Log-probability of the observed value."""
         probability = np.clip(location, *self.bounds)
         return np.where(y > 0.5, np.log(probability), np.log1p(-probability))
 
     def outcome_variance(self, location: Array) -> Array:
-        """P (1 - p)."""
+        """Variance of the outcome, p (1 - p)."""
         return location * (1 - location)
 
     def at_most(self, marks: Array, location: Array) -> Array:
-        """The probability of 0, and from 1 on certainty."""
+        """The probability of 0 below 1, and certainty from there on."""
         return np.where(marks < 1, 1.0 - location, 1.0)
 
     def expected(
         self, location: Array, scale: Array, shape: float, marks: Array, y: Array, weights: Array, origin: Origin
     ) -> Array:
-        """Expectations from the two values of y, which is not coded here."""
+        """Expectations from the two original values of y."""
         low, high = y.min(), y.max()
         mean = low + (high - low) * location
         square = low**2 + (high**2 - low**2) * location
@@ -102,7 +102,7 @@ MIN_CUT_QUANTILE = 0.98  # counts are never cut below it
 
 @dataclass(frozen=True)
 class Count(MeanFamily):
-    """A negative binomial variable, whose variance is ``mean + dispersion * mean ** 2``; Poisson where that is zero.
+    """Negative binomial counts with variance ``mean + dispersion * mean ** 2``; Poisson if the dispersion is zero.
 
     Attributes
     ----------
@@ -131,13 +131,13 @@ class Count(MeanFamily):
 
     @classmethod
     def of(cls, y: Array, link: Link = IDENTITY) -> Self:
-        """The family of whole numbers, none of them negative; its dispersion is yet to be `fitted`."""
+        """The family of non-negative whole numbers; its dispersion must still be `fitted`."""
         family = cls(link, most=_largest_kept(y))
         family.coded(y)
         return family
 
     def coded(self, y: Array) -> Array:
-        """Counts, none larger than `most`; other numbers are refused."""
+        """Counts, capped at `most`; other numbers are refused."""
         bad = (y < 0) | (y != np.rint(y))
         if bad.any():
             how_many = counted(int(bad.sum()), "value of y is not, such as", "values of y are not, such as")
@@ -148,11 +148,11 @@ class Count(MeanFamily):
         return np.minimum(y, self.most)
 
     def as_number(self, y: Array) -> Array:
-        """The square root, whose variance does not follow the mean."""
+        """Square root, whose variance hardly depends on the mean."""
         return np.sqrt(y)
 
     def fitted(self, y: Array, location: Array, scale: Array, weights: Weights | None = None) -> Self:
-        """The same with the dispersion of greatest likelihood."""
+        """The same family with the maximum likelihood dispersion."""
         rows = random_rows(y.size, MAX_FITTED_ROWS)
         counts, mean, row_weights = y[rows], location[rows], Weights.of(weights, y.size)[rows]
 
@@ -166,11 +166,11 @@ class Count(MeanFamily):
         return replace(self, dispersion=0.0 if loss(0.0) <= best.fun else float(np.exp(best.x)))
 
     def eta(self, location: Array) -> Array:
-        """The mean, kept above zero, on the scale of effects."""
+        """The mean, kept above zero, on the effect scale."""
         return self.link.eta(np.maximum(location, MIN_MEAN))
 
     def log_density(self, y: Array, location: Array | float, scale: Array | float, shape: Array | float) -> Array:
-        """Negative binomial, or Poisson."""
+        """Negative binomial or Poisson log-density."""
         mean = np.maximum(location, MIN_MEAN)
         if not self.dispersion:
             return y * np.log(mean) - mean - gammaln(y + 1.0)
@@ -179,7 +179,7 @@ class Count(MeanFamily):
         return ways - size * np.log1p(mean / size) - y * np.log1p(size / mean)
 
     def outcome_variance(self, location: Array) -> Array:
-        """The mean, and what the dispersion adds."""
+        """The mean plus the overdispersion."""
         return location + self.dispersion * location**2
 
     def at_most(self, marks: Array, location: Array) -> Array:
@@ -194,7 +194,7 @@ class Count(MeanFamily):
 
 
 def _largest_kept(y: Array) -> float:
-    """Where counts are cut so that no row has more than a tenth of their sum; infinity where no row has a quarter.
+    """Cap that limits any row to a tenth of the sum of counts; infinite unless a row has a quarter of it.
 
     Examples
     --------
@@ -217,7 +217,7 @@ MIN_LEVEL_CHANCE = 1e-9
 
 @dataclass(frozen=True)
 class Ordinal(Family):
-    """Cumulative logits: ``P(level <= k) = expit(c_k - location)``; as densities take them, levels are 0, 1, ...
+    """Proportional odds: ``P(level <= k) = expit(c_k - location)``, with levels coded 0, 1, ...
 
     Attributes
     ----------
@@ -243,7 +243,7 @@ class Ordinal(Family):
 
     @classmethod
     def of(cls, y: Array, link: Link) -> Self:
-        """The family of 2 to 10 levels."""
+        """The family for 2 to 10 levels."""
         levels = np.unique(y)
         if levels.size > MAX_OUTCOME_LEVELS:
             raise ValueError(
@@ -255,7 +255,7 @@ class Ordinal(Family):
         return cls(link, tuple(levels.tolist()), tuple(thresholds.tolist()))
 
     def coded(self, y: Array) -> Array:
-        """Codes of levels: their ranks."""
+        """Ranks of the levels."""
         codes = np.minimum(np.searchsorted(self.levels, y), len(self.levels) - 1)
         unknown = np.array(self.levels)[codes] != y
         if unknown.any():
@@ -265,13 +265,13 @@ class Ordinal(Family):
         return codes.astype(np.float64)
 
     def fitted(self, y: Array, location: Array, scale: Array, weights: Weights | None = None) -> Self:
-        """The same with the thresholds of greatest likelihood."""
+        """The same family with maximum likelihood thresholds."""
         rows = random_rows(y.size, MAX_FITTED_ROWS)
         thresholds = fit_thresholds(y[rows], location[rows], len(self.levels), Weights.of(weights, y.size)[rows])
         return replace(self, thresholds=tuple(thresholds.tolist()))
 
     def eta(self, location: Array) -> Array:
-        """The location, which is in log-odds already."""
+        """The location, which is a log-odds already."""
         return location
 
     def location(self, eta: Array) -> Array:
@@ -279,26 +279,26 @@ class Ordinal(Family):
         return eta
 
     def log_density(self, y: Array, location: Array | float, scale: Array | float, shape: Array | float) -> Array:
-        """Logarithm of the chance of the observed level."""
+        """Log-probability of the observed level."""
         above, below = cumulative_probabilities(y, np.asarray(location), np.array(self.thresholds))
         return np.log(np.maximum(above - below, MIN_LEVEL_CHANCE))
 
     def residual(self, y: Array, location: Array, scale: Array | float) -> Array:
-        """The score of the location: chance of lower levels less that of higher ones."""
+        """Score of the location: probability of lower levels minus that of higher ones."""
         return np.add(*cumulative_probabilities(y, location, np.array(self.thresholds))) - 1.0
 
     def on_eta(self, y: Array, eta: Array, unit: Array | float, residual: Array) -> tuple[Array | float, Array]:
-        """The residual is a score already; a unit of it is worth the variance."""
+        """The residual is a score already; one unit of it moves eta by the variance."""
         return self.variance(eta, np.ones(1)), residual
 
     def marginal(self, y: Array, least_scale: float) -> tuple[float, float, float]:
-        """Zero: the thresholds alone describe such outcomes."""
+        """Zero: thresholds alone describe the marginal distribution."""
         return 0.0, 1.0, np.inf
 
     def expected(
         self, location: Array, scale: Array, shape: float, marks: Array, y: Array, weights: Array, origin: Origin
     ) -> Array:
-        """Expectations from the chances of the levels."""
+        """Expectations from the probabilities of the levels."""
         levels = (np.array(self.levels) - origin[0]) / origin[1]
         codes = np.arange(levels.size, dtype=np.float64)
         up, below = cumulative_probabilities(codes, location[:, None], np.array(self.thresholds))
