@@ -124,10 +124,10 @@ def test_other_data_are_refused_and_named(table, tmp_path):
         "seed was 3 and is now 4": {"random_state": 4},
         "cv was 5 and is now 4": {"cv": 4},
         "n_resamples_used was 199 and is now 200": {"n_resamples": 200},
-        "sampler.class was 'GaussianSampler', is 'MarginalSampler'": {"sampler": "marginal"},
+        "sampler.class was 'GaussianSampler' and is now 'MarginalSampler'": {"sampler": "marginal"},
         "propensity was 0.5 and is now 0.6": {"propensity": 0.6},
         "propensity_clip was": {"propensity": PropensityModel(0.5, clip=(0.1, 0.9))},
-        "outcome_transform was None, is 'log'": {"outcome_transform": "log"},
+        "outcome_transform was None and is now 'log'": {"outcome_transform": "log"},
     }
     for message, change in cases.items():
         own = dict(change)

@@ -361,7 +361,7 @@ BAD_REPORTS = {
     "cut off": (("report", "half.json"), "half.json: not valid JSON"),
     "other JSON": (("report", "other.json"), "other.json: this is not a modifind result"),
     "a table": (("report", "table.csv"), "table.csv: not valid JSON"),
-    "broken placebo": (("report", "placebo.json"), "placebo.json: placebo: no table, n_asked"),
+    "broken placebo": (("report", "placebo.json"), "placebo.json: placebo: missing table, n_asked"),
     "wrong suffix": (("report", "result.json", "--out", "report.pdf"), "--out must end in .html; found 'report.pdf'"),
     "no folder": (("report", "result.json", "--out", "table.csv/r.html"), "r.html: table.csv is a file"),
     "no argument": (("report",), "Missing argument"),

@@ -547,7 +547,7 @@ def test_sentences(n_found, n_runs, expected):
 
 
 BROKEN = {
-    "nothing in it": ({}, "placebo: no table, n_asked"),
+    "nothing in it": ({}, "placebo: missing table, n_asked"),
     "no object": ([], "placebo: expected an object"),
     "no table": ({"table": None}, "placebo.table: expected"),
     "half a run": ({"n_asked": 1.5}, "placebo.n_asked: expected"),

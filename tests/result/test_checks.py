@@ -136,8 +136,8 @@ def test_good_fit_passes_everything_and_says_what_was_found():
             "outcome_parts",
             r"pre, post together give the outcome by sums and differences \(99.50% of its variance\)",
         ),
-        ({"settings": {"model": {"gain_over_marginal": 7.0}}}, "outcome_given", "7.0 nats per row better"),
-        ({"settings": gained("binary", 0.6, -0.05)}, "outcome_given", "explains 92% of what can be learned"),
+        ({"settings": {"model": {"gain_over_marginal": 7.0}}}, "outcome_given", "better by 7.0 nats per row"),
+        ({"settings": gained("binary", 0.6, -0.05)}, "outcome_given", "explains 92% of what can be predicted"),
         ({"settings": {"few_events": {"treated": FEW}}}, "few_events", "2 rows of 500 in the treated arm have"),
         (
             {"settings": {"few_events": {"control": FEW | {"events": 0, "binary": False}}}},

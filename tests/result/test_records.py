@@ -120,7 +120,7 @@ MIXED = FRAME | {"types": {"value": "object"}}
         (FRAME | {"index": [0, 1], "columns": {"value": [-1, 2**63]}}, "t.columns.value: expected whole numbers of 64"),
         (FRAME | {"columns": {"value": [1, 2]}}, "t.columns.value: 2 values for 1 label of t.index"),
         (FRAME | {"columns": {}}, "t.types: expected the names of t.columns"),
-        ({"index": []}, "t: no index_name, types, columns"),
+        ({"index": []}, "t: missing index_name, types, columns"),
         ([FRAME], "t: expected an object, found a list"),
     ],
 )

@@ -120,7 +120,7 @@ def test_modifier_of_clusters_is_found(by_cluster):
 
 def test_modifier_of_clusters_is_found_where_nobody_told_of_them():
     X, y, a, _ = schools(4, effect=1.0)
-    with pytest.warns(UserWarning, match="seem to belong together"):
+    with pytest.warns(UserWarning, match="these rows belong together"):
         found = fitted(X, y, a)
     assert found.table.loc["C1", "selected"]
     assert found.diagnostics.loc["C1", "n_clusters"] == 60

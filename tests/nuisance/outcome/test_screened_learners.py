@@ -103,7 +103,7 @@ def test_folds_screen_without_their_rows_and_other_learners_get_all_columns(monk
 def test_trees_take_the_columns_of_the_splines_they_start_from(monkeypatch):
     X, a, y = many(n=150, p=100)
     folds = arm_folds(a, 2, 0)
-    monkeypatch.setattr("modifind.nuisance.outcome.stacking.WORTHWHILE", -np.inf)
+    monkeypatch.setattr("modifind.nuisance.outcome.stacking.MIN_GAIN", -np.inf)
     monkeypatch.setattr("modifind.nuisance.outcome.stacking.MIN_STACK_WEIGHT", 0.0)
     monkeypatch.setattr("modifind.nuisance.outcome.stacking.WEIGHT_STEP", 1e-9)
     candidates = {"splines": AdditiveLearner(4, products=False), "boosting": BoostingLearner(max_iter=2)}
