@@ -69,20 +69,20 @@ def ratio(parts: Iterable[tuple[Hashable, float, float]]) -> Estimate:
 def verdict(target: Target, figure: Estimate, difference: Estimate, counted: int) -> str:
     """Whether a target is met, by how far a figure is on its wrong side in standard errors.
 
-    An error is at least that of so many independent answers whose chance is the target's, or one answer of them all
-    for a difference: a few runs that agree by chance would have an error of zero.
+    Runs that all agree, perhaps by chance, would have an error of zero: theirs is that of so many independent answers
+    whose chance is the target's. The error of a difference is at least one answer of them all.
     """
     if target.kind in ("least", "most"):
         sign = 1 if target.kind == "most" else -1
-        short, least = sign * (figure.value - target.share), math.sqrt(target.share * (1 - target.share) / counted)
-        error = figure.error
+        short = sign * (figure.value - target.share)
+        error = figure.error or math.sqrt(target.share * (1 - target.share) / counted)
     else:
-        short, least, error = -difference.value, 1 / counted, difference.error
+        short, error = -difference.value, max(difference.error, 1 / counted)
     if math.isnan(short) or math.isnan(error):
         return "-"
     if short < 0 or (short == 0 and target.kind != "above"):
         return "meets"
-    return "within 2 SE" if short <= 2 * max(error, least) else "misses"
+    return "within 2 SE" if short <= 2 * error else "misses"
 
 
 def null_share(records: Sequence[Record], method: str, group: Callable[[Record], Hashable]) -> Estimate:
