@@ -37,7 +37,7 @@ PHRASES = {
     "design='observational' (--observational)": "--observational",
     "design='randomised'": "--randomised",
     "design='observational'": "--observational",
-    "leave columns measured after it out of X": "leave columns measured after it out (--exclude)",
+    "leave out of X columns measured after it": "leave out (--exclude) columns measured after it",
     "adjust_for=[...]": "--adjust-for",
     "Read the file with pandas.read_csv(decimal=',')": "Write them with decimal points",
     "leave clusters out": "leave --clusters out",

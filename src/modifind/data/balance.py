@@ -238,8 +238,8 @@ def _reason(p_value: float, n_others: int, declared: bool) -> str:
     """Message that says why columns are refused, and what to do."""
     apart = f"between the arms (p = {p_value:.1g})"
     remedy = (
-        "Adjusting for columns that the treatment has changed hides its effect: leave out columns measured after it, "
-        "and name those measured before in adjust_for=[...], or in features=[...] to test them"
+        "Adjusting for columns that the treatment has changed hides its effect: leave out of X columns measured after "
+        "it, and name those measured before in adjust_for=[...], or in features=[...] to test them"
     )
     if declared:
         return f"{apart}, which is implausible for columns measured before a randomised treatment. {remedy}"
