@@ -13,6 +13,7 @@ from joblib import effective_n_jobs
 
 from modifind.data.features import outcome_values
 from modifind.data.treatment import Comparison, Design
+from modifind.data.words import shortened
 from modifind.engine.contrasts import compared, contrast_settings
 from modifind.engine.job import Job
 from modifind.engine.placebo import Assignment
@@ -221,5 +222,4 @@ def _duration(seconds: float) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = len(names) - MAX_NAMES
-    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return shortened(names, MAX_NAMES)

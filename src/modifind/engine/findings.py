@@ -22,7 +22,15 @@ from modifind.nuisance.conditional import Calibration
 from modifind.result.checks import run_checks
 from modifind.result.concerns import cautions, concerns
 from modifind.result.presentation import scale_of
-from modifind.result.selection_result import CHANGE_COLUMNS, NOT_TESTED, PARTS, PIT_COLUMNS, SelectionResult, no_changes
+from modifind.result.selection_result import (
+    CHANGE_COLUMNS,
+    NOT_TESTED,
+    PARTS,
+    PIT_COLUMNS,
+    SelectionResult,
+    by_significance,
+    no_changes,
+)
 from modifind.statistics.row_terms import Reuse
 
 NAN = float("nan")
@@ -326,7 +334,7 @@ def _subgroups(known: pd.DataFrame, features: pd.DataFrame) -> pd.DataFrame:
 
 def _densities(features: pd.DataFrame, views: Views) -> dict[str, pd.DataFrame]:
     """Densities of all features, or of the most significant of many, in table order."""
-    first = features.sort_values(["p_value", "importance"], ascending=[True, False]).index[:MAX_DENSITIES]
+    first = by_significance(features).index[:MAX_DENSITIES]
     kept = features.index[features.index.isin(first) | features["selected"]]
     shown = ((column, view.densities) for name in kept for column, view in views[name].items())
     return {column: densities for column, densities in shown if densities is not None}

@@ -18,7 +18,7 @@ from modifind.data.words import counted
 from modifind.result.concerns import KINDS as CHECK_KINDS
 from modifind.result.concerns import control_sentence
 from modifind.result.presentation import MIN_SUPPORT, N_DRAWS, effect_name, scale_of
-from modifind.result.selection_result import NOT_TESTED, PARTS, SelectionResult, p_text, readable_p
+from modifind.result.selection_result import NOT_TESTED, PARTS, SelectionResult, by_significance, p_text, readable_p
 
 ASSUMED_OBSERVATIONAL = "Taken as observational: design='randomised' (--randomised) declares a trial."
 
@@ -232,7 +232,7 @@ def table_columns(result: SelectionResult) -> list[dict[str, Any]]:
 
 def table_rows(result: SelectionResult) -> list[dict[str, Any]]:
     """Rows of the table, most significant first; each cell has its text, its sort key and a mark."""
-    table = result.table.sort_values(["p_value", "importance"], ascending=[True, False])
+    table = by_significance(result.table)
     alpha = float(result.settings["alpha"])
     rows = []
     for name, row in table.iterrows():
@@ -285,7 +285,7 @@ def technical_table(result: SelectionResult) -> tuple[list[str], list[list[str]]
     titles = {"statistic": "statistic", "importance": "importance", "likelihood_gain": "likelihood gain (95% interval)"}
     known = {name: title for name, title in titles.items() if name in result.table}
     rows = []
-    for name, row in result.table.sort_values(["p_value", "importance"], ascending=[True, False]).iterrows():
+    for name, row in by_significance(result.table).iterrows():
         cells = [_gain_text(row) if column == "likelihood_gain" else _number(row[column]) for column in known]
         rows.append([str(name), *cells])
     return ["feature", *known.values()], rows

@@ -36,7 +36,7 @@ from modifind.report.content import (
 )
 from modifind.result.concerns import control_sentence, summary
 from modifind.result.presentation import effect_name, safe_csv
-from modifind.result.selection_result import NOT_TESTED, SelectionResult, readable_p
+from modifind.result.selection_result import NOT_TESTED, SelectionResult, by_significance, readable_p
 
 MAX_SHOWN_VALUES = 12  # that the style sheet has rules for
 MAX_CHARACTERS = 4_000_000
@@ -123,7 +123,7 @@ def make_panels(result: SelectionResult, most_characters: int = MAX_CHARACTERS) 
 
     Features that an interrupted run did not reach have no panel.
     """
-    table = result.table.sort_values(["p_value", "importance"], ascending=[True, False])
+    table = by_significance(result.table)
     reached = table["p_value"].notna() & ~table["selected"].to_numpy(dtype=bool)
     others = [str(name) for name in table.index[reached]]
     panels: list[FeaturePanel] = []
